@@ -1,0 +1,240 @@
+/**
+ * The typed face of native/: same names, same order as native/addon/surface.cc. Mechanical: it validates shapes that
+ * memory safety needs and decides nothing. `null` means none; `undefined` here is always a bug. Offsets and lengths
+ * are numbers below 2^53. Calls on the data path return a number (count, or -errno) and never throw; calls that open
+ * things throw an Error with `code` ('EPERM', ...) and `errno`, which errors.ts turns into our classes.
+ *
+ * Process-wide things are named by small integers from one native registry: pools, files, mappings, templates, slot
+ * tables, ports. They outlive the worker that made them until every operation that names them has completed.
+ */
+
+/** Why io_uring cannot be used, or what it offers. */
+export interface Probe {
+  readonly available: boolean
+  /** errno of the attempt, 0 when available. */
+  readonly errno: number
+  readonly reason: 'ok' | 'seccomp' | 'sysctl' | 'kernel' | 'memlock' | 'fdlimit' | 'unknown'
+  readonly kernel: string
+  /** Setup flags of the best rung of the ladder that this kernel takes. */
+  readonly setupFlags: number
+  readonly memlockBytes: number
+}
+
+/** The pinned pool: anonymous, 2 MiB aligned, populated, not inherited by children, left out of core dumps. */
+export interface PoolReport {
+  readonly pool: number
+  readonly bytes: number
+  /** What the kernel gave, read back from smaps: bytes in huge pages. */
+  readonly hugePageBytes: number
+  readonly populateMs: number
+}
+
+/** One opened shard file. */
+export interface ShardReport {
+  readonly file: number
+  readonly bytes: number
+  /** Memory and offset alignment of direct I/O from statx, 0 when the filesystem does not say. */
+  readonly directMemoryAlign: number
+  readonly directOffsetAlign: number
+  /** st_dev of the file, major:minor as text. */
+  readonly device: string
+  /** Filesystem magic as a number. */
+  readonly filesystem: number
+}
+
+/** Memory that a peer passed by descriptor and that is mapped here. */
+export interface MappingReport {
+  readonly mapping: number
+  readonly bytes: number
+}
+
+/** The two sealed memfds of a session's completion slots. */
+export interface SlotTableReport {
+  readonly slots: number
+  /** Descriptor of the client's words: the client writes, we read. */
+  readonly clientFd: number
+  /** Descriptor of the manager's words: read-only for the client (future writes sealed). */
+  readonly managerFd: number
+  /** Descriptor of the eventfd that hints at completions. */
+  readonly eventFd: number
+}
+
+export interface PeerReport {
+  readonly uid: number
+  readonly pid: number
+}
+
+/** Completion kinds in word 3 of a completion: who reports. */
+export const COMPLETION = {
+  /** A read or write: result = bytes or -errno; aux = 0. -EBADMSG: the checksum differs. */
+  io: 0,
+  /** A stream job of copies or checksums: result 0 or -errno. */
+  stream: 1,
+  /** A listener accepted: tag = listener, result = connection or -errno. */
+  accepted: 2,
+  /** A whole frame waits: tag = connection, result = bytes of the frame without its length word. */
+  frame: 3,
+  /** The connection ended: tag = connection, result = 0 (peer closed) or -errno. */
+  closed: 4,
+  /** The peer process of a connection ended (pidfd): tag = connection. */
+  peerExited: 5,
+} as const
+
+/** int32 words of one completion: [tag, result, aux, kind]. */
+export const COMPLETION_WORDS = 4
+
+/** float64 of one submission: [op + 256 * flags, tag, file, fileOffset, poolOffset, bytes, segmentBytes, segmentStride, crc32] padded to 10. */
+export const SUBMISSION_DOUBLES = 10
+
+export const SUBMIT_READ = 0
+export const SUBMIT_WRITE = 1
+/** Flag: after a full read, check crc32 over the segments; a mismatch completes with -EBADMSG. */
+export const SUBMIT_FLAG_VERIFY = 1
+
+export interface PortOptions {
+  /** Submission entries in `submissions`; also the ring's depth. A power of two. */
+  readonly depth: number
+  /** SUBMISSION_DOUBLES float64 per entry, over a SharedArrayBuffer. */
+  readonly submissions: Float64Array
+  /** COMPLETION_WORDS int32 per entry, over a SharedArrayBuffer; a power of two of entries, at least 2 * depth. */
+  readonly completions: Int32Array
+  /** Where checksum jobs write their results, one uint32 a granule. */
+  readonly results: Uint32Array
+  /** This actor's park word (RUN 0, PARKED_JS 1, PARKED_NATIVE 2): int32 view whose element 0 is the word. */
+  readonly parkWord: Int32Array
+  /** The pool that offsets refer to, or -1. */
+  readonly pool: number
+  /** `uring`, or `posix` for hosts that forbid io_uring (threads with pread and pwrite, epoll to sleep). */
+  readonly io: 'uring' | 'posix'
+  /** Try to register the pool and files with the ring. What was got is in `Port.report()`. */
+  readonly register: boolean
+}
+
+export interface PortReport {
+  readonly io: 'uring' | 'posix'
+  readonly setupFlags: number
+  readonly registeredBuffers: boolean
+  readonly registeredFiles: boolean
+}
+
+/** An actor's place to submit, reap and sleep. Owned by the thread that opened it; only that thread calls it. */
+export interface Port {
+  /** Process-wide number of this port, for wake(). */
+  readonly id: number
+  report(): PortReport
+  /**
+   * Submits `count` entries from the start of `submissions`, reaps what is complete and writes completions from the
+   * start of `completions`. Waits for `minComplete` completions at most `timeoutUs` microseconds (0: do not wait).
+   * Returns the number of completions written, or -errno. At most `depth` reads and writes may be in flight.
+   */
+  pump(count: number, minComplete: number, timeoutUs: number): number
+  /**
+   * Sleeps until something native completes, the eventfd is written or `timeoutUs` passes (capped at 100,000), but
+   * only while the park word is PARKED_NATIVE; then reaps as pump(0, 0, 0) does. Returns completions or -errno.
+   */
+  park(timeoutUs: number): number
+  /** Reads and writes submitted and not reaped. */
+  inFlight(): number
+  /** Opens a device stream owned by this port. Only `host` exists until the CUDA device does. */
+  openStream(device: 'host'): number
+  /**
+   * Queues copies on a stream: `count` COPY descriptors at `list[offset]`. direction 0 = pool to pages (H2D),
+   * 1 = pages to pool (D2H). Small jobs on an idle stream may run inside the call. Completes once with `tag`.
+   * Returns 0 or -errno (bad descriptor: nothing was copied, no completion follows).
+   */
+  copy(stream: number, tag: number, direction: 0 | 1, list: Float64Array, offset: number, count: number): number
+  /** Queues `count` CHECKSUM descriptors; result i goes to results[resultBase + i]. Completes once with `tag`. */
+  checksum(stream: number, tag: number, list: Float64Array, offset: number, count: number, resultBase: number): number
+  /** Sockets: binds, listens (mode 0600), accepts; completions carry `accepted`. Returns the listener number. Throws. */
+  listen(path: string): number
+  closeListener(listener: number): void
+  /** Credentials of a connection's peer. */
+  peer(connection: number): PeerReport
+  /** Copies the waiting frame (without its length word) into `target`; returns its bytes or -errno. */
+  takeFrame(connection: number, target: Uint8Array): number
+  /** Descriptors that came with the frame just taken, in order; they are the caller's now. */
+  takeFds(connection: number): number[]
+  /** Queues one frame (length word added) with descriptors (duplicated). -EAGAIN: the peer does not read (over 4 MiB queued). */
+  send(connection: number, frame: Uint8Array, bytes: number, fds: readonly number[]): number
+  closeConnection(connection: number): void
+  /** Waits at most `maxMs` for what is in flight; what remains is quarantined. Returns what is still in flight. */
+  drain(maxMs: number): number
+  /** Drains, then closes the ring. Idempotent. */
+  close(): void
+}
+
+/** Everything native. One object per thread; the registry behind it is one per process. */
+export interface Native {
+  probe(): Probe
+
+  /** Refuses (ENOMEM) when `bytes` is above what the cgroup limit or available memory allows; the message has both. */
+  openPool(bytes: number): PoolReport
+  closePool(pool: number): void
+  /** Test and demo only: an external view of pool bytes for this thread. */
+  poolView(pool: number, offset: number, bytes: number): Uint8Array
+
+  /**
+   * Creates a new inode beside `path` (random name, O_CREAT|O_EXCL|O_RDWR|O_DIRECT, 0600, no symlink in any
+   * component), sizes it sparse, marks it as ours, and renames it over `path`, which must be absent or marked as ours.
+   */
+  openShard(path: string, bytes: number, direct: boolean): ShardReport
+  /** Takes the advisory lock `path`; returns a lock number. Throws EWOULDBLOCK when another process holds it. */
+  lockPath(path: string): number
+  unlockPath(lock: number): void
+  /** Closes when nothing in flight names it. */
+  closeShard(file: number): void
+
+  /** memfd of `bytes`, sealed against shrink, grow and further seals; returns a descriptor. */
+  createMemory(bytes: number): number
+  /** Maps a descriptor that a peer passed; refuses (EPERM) what is not a memfd sealed against shrink and grow. */
+  importMemory(fd: number): MappingReport
+  /** Test, demo and embedded use: an external view of a mapping for this thread. */
+  mappingView(mapping: number, offset: number, bytes: number): Uint8Array
+  /** Marks for release; the memory is unmapped when no queued or running copy names it. */
+  releaseMapping(mapping: number): void
+  /** Mappings still mapped, released or not: for gauges and tests. */
+  mappingsAlive(): number
+  /**
+   * Defines a copy template: `granuleFirstItem[g] … granuleFirstItem[g + 1] - 1` are the TEMPLATE_ITEM indices of
+   * granule g. Every item is checked against its mapping for every page. Throws EINVAL with the item's number.
+   */
+  defineTemplate(items: Float64Array, granuleFirstItem: Float64Array): number
+  releaseTemplate(template: number): void
+
+  createSlots(count: number): SlotTableReport
+  /** The client's word of a slot: generation * 65536 + state, acquire load. */
+  slotClientWord(slots: number, index: number): number
+  /** The client's fence word of a slot (acquire load). */
+  slotFence(slots: number, index: number): number
+  /** Moves the manager's word of a slot to (generation, state) with a release store; payload words are untouched. */
+  slotState(slots: number, index: number, generation: number, state: number): void
+  /** Writes payload and CRC, then the word with a release store, then the eventfd. Terminal states only. */
+  slotFinish(
+    slots: number,
+    index: number,
+    generation: number,
+    state: number,
+    errorCode: number,
+    firstFailed: number,
+    bytes: number,
+    admitUs: number,
+    doneUs: number,
+  ): void
+  releaseSlots(slots: number): void
+
+  /** CRC32 (IEEE) of bytes, continuing from `crc` (0 to start). `variant`: auto, portable, pclmul or vpclmul. */
+  crc32(bytes: Uint8Array, crc: number, variant: 'auto' | 'portable' | 'pclmul' | 'vpclmul'): number
+  crc32Variants(): string[]
+
+  openPort(options: PortOptions): Port
+  /** Wakes a port that is parked natively, from any thread. */
+  wake(port: number): void
+  /** Wakes every open port: for the exit handler of the main thread. */
+  wakeAll(): void
+  /** Drains and closes everything of this process at most `maxMs`: for the exit handler of the main thread. */
+  shutdown(maxMs: number): void
+
+  closeFd(fd: number): void
+  /** CLOCK_MONOTONIC in microseconds, with a fraction. Slots carry it as nanoseconds. */
+  monotonicUs(): number
+}

@@ -1,0 +1,88 @@
+/**
+ * Descriptors that travel in lists. Every field is a float64 holding a non-negative integer below 2^53; the addon
+ * copies a list once, then checks it, then uses the copy.
+ *
+ * A **granule** is a run of whole segments of one (group, rank) up to 1 MiB, or a piece of at most 1 MiB of a larger
+ * segment: the unit of checksum, of pool allocation, and of one read or write. All segments in one granule have one
+ * size, so its bytes are described by (bytes, segmentBytes, segmentStride): bytes = count * segmentStride, the
+ * checksum covers the first segmentBytes of every stride, the rest of a stride is zero padding.
+ */
+
+/** One read of one granule. `index` names it inside its batch; it comes back in the completion. */
+export const READ = {
+  doubles: 8,
+  index: 0,
+  file: 1,
+  fileOffsetBytes: 2,
+  poolOffsetBytes: 3,
+  bytes: 4,
+  segmentBytes: 5,
+  segmentStrideBytes: 6,
+  crc32: 7,
+} as const
+
+/** One write of one granule. */
+export const WRITE = { doubles: 2, poolOffsetBytes: 0, bytes: 1 } as const
+
+/**
+ * One copy between a granule in the pool and one engine page, through a copy template (see CopyTemplate):
+ * items `firstItem … firstItem + itemCount - 1` of the template's granule.
+ */
+export const COPY = {
+  doubles: 6,
+  template: 0,
+  granule: 1,
+  page: 2,
+  poolOffsetBytes: 3,
+  firstItem: 4,
+  itemCount: 5,
+} as const
+
+/** One checksum of one granule in the pool. */
+export const CHECKSUM = {
+  doubles: 4,
+  poolOffsetBytes: 0,
+  bytes: 1,
+  segmentBytes: 2,
+  segmentStrideBytes: 3,
+} as const
+
+/**
+ * One source of a restore on the explicit SSD route. When `poolOffsetBytes` is not NO_OFFSET the granule is in DRAM
+ * and only copied; otherwise it is read from `file` into the lane's window first. `generation` groups the granules
+ * of one stored generation; `store` is the index of the host-reader lane that owns the file.
+ */
+export const SOURCE = {
+  doubles: 12,
+  template: 0,
+  granule: 1,
+  page: 2,
+  poolOffsetBytes: 3,
+  store: 4,
+  file: 5,
+  fileOffsetBytes: 6,
+  bytes: 7,
+  segmentBytes: 8,
+  segmentStrideBytes: 9,
+  crc32: 10,
+  generation: 11,
+} as const
+
+/** Stands for "no offset" in a descriptor. */
+export const NO_OFFSET = -1
+
+/**
+ * One item of a copy template granule: `bytes` bytes at `granuleOffsetBytes` in the granule belong to page p at
+ * `baseBytes + p * pageStrideBytes` of the mapping. `segmentStrideBytes` - `bytes` zero bytes of padding follow in
+ * the granule when the copy is device to host.
+ */
+export const TEMPLATE_ITEM = {
+  doubles: 7,
+  mapping: 0,
+  baseBytes: 1,
+  pageStrideBytes: 2,
+  pageCount: 3,
+  granuleOffsetBytes: 4,
+  bytes: 5,
+  paddedBytes: 6,
+} as const
