@@ -1,0 +1,109 @@
+import type { HostReaderReply } from '../../actors/host-reader/messages.js'
+import type { WritebackReply } from '../../actors/writeback/messages.js'
+import type {
+  Claim,
+  DropReport,
+  FillOutcome,
+  ReplacementClass,
+  SourcePlace,
+  StorageGauges,
+  StoredGeometry,
+} from './ports.js'
+
+/**
+ * The verbs' view of storage: the one owner of directory, extents, pool offsets, DRAM cache and SSD writes. An entry
+ * number names one generation and is valid from claim() until its last interest drops; generationOf() tells reuse.
+ *
+ * Publication of one block by one rank:
+ *   claim -> new:        allocate ('no-memory': abandon) -> contribute -> COPY the runs -> landed
+ *         -> assembling: contribute -> COPY the runs -> landed      (no runs: others bring all this rank has)
+ *         -> present:    nothing to do
+ *   after landed: complete(entry)? checksum its granules, setCrc each -> seal. Between complete and seal the entry is
+ *   held by the caller (hold/drop), as it is whenever the caller keeps its number over time.
+ */
+export interface PageStorage {
+  /** Class id of (namespace, group); the same pair gives the same id. */
+  defineClass(namespaceHex: string, geometry: StoredGeometry): number
+  geometryOf(entry: number): StoredGeometry
+  classOf(entry: number): number
+  /** Monotonic over all entries ever claimed; tells a reused entry number from the old one. */
+  generationOf(entry: number): number
+
+  /** Time moves; also collects assemblies without progress and lets the write window open again. */
+  tick(nowUs: number): void
+  /** When tick() next has something to do; Infinity: never. */
+  nextTickUs(): number
+
+  /** Entries of the longest prefix of `count` keys that is published; returns its length. Assembling is absent. */
+  prefix(classId: number, keys: Uint8Array, count: number, entries: Int32Array): number
+  /** Every key: its published entry or -1. Returns how many were found. */
+  lookup(classId: number, keys: Uint8Array, count: number, entries: Int32Array): number
+  /** Counts one answered query by tier: the `found` entries, and `missed` blocks. Poll it once a query. */
+  countRequest(entries: Int32Array, found: number, missed: number): void
+  inDram(entry: number): boolean
+  onSsd(entry: number): boolean
+  published(entry: number): boolean
+
+  /** Interest: the entry is neither evicted nor overwritten nor freed until every hold was dropped. */
+  hold(entry: number): void
+  drop(entry: number): void
+
+  /** First publish wins. `keys` holds keys one after the other, `keyIndex` counts keys. */
+  claim(classId: number, keys: Uint8Array, keyIndex: number): Claim
+  /** Pool memory for every granule of an assembling entry, evicting as needed; all or nothing. */
+  allocate(entry: number): 'ok' | 'no-memory'
+  /**
+   * Rank `rank` brings items of an assembling entry: `items[i] === 1` offers item i of the rank's template (null: all).
+   * Appends to `runs` triples (granule, first item inside the granule, item count) that nobody brought yet; the
+   * caller copies exactly those and calls landed() or copyFailed() with the same triples, once. Returns runs added.
+   */
+  contribute(entry: number, rank: number, items: Uint8Array | null, runs: number[]): number
+  /** The copies of `runs[from … end)` (triples) have ended in full. Also right for an entry that was abandoned. */
+  landed(entry: number, runs: readonly number[], from: number, end: number): void
+  /** They have ended without success: the items are missing again. */
+  copyFailed(entry: number, runs: readonly number[], from: number, end: number): void
+  /** Every item has landed, and the entry is still assembling. */
+  complete(entry: number): boolean
+  /** Still assembling: false once abandoned, collected or sealed. */
+  assembling(entry: number): boolean
+  granuleOffset(entry: number, granule: number): number
+  crc(entry: number, granule: number): number
+  setCrc(entry: number, granule: number, crc32: number): void
+  /** Complete and every CRC set: visible in DRAM from now; its SSD write is queued, or dropped with a reason. */
+  seal(entry: number): void
+  /** An assembling entry ends unseen; its memory is freed when its copies have ended and its holds dropped. */
+  abandon(entry: number): void
+
+  /** SSD to DRAM. `started` and `joined` are followed by ports.filled(waiter, …), unless cancelFill comes first. */
+  fill(entry: number, waiter: number, replacement?: ReplacementClass): FillOutcome
+  /** The waiter leaves; others keep the read. False when it does not wait (any more). */
+  cancelFill(entry: number, waiter: number): boolean
+  /** Where the SSD replica is; null when there is none. Stays true while the entry is held. */
+  source(entry: number): SourcePlace | null
+  /** Reads that others (host-restore) have outstanding on a store: writes make room. `delta` is +n or -n. */
+  demand(store: number, delta: number): void
+
+  /** Hidden at once; lives until interests drop; the key may be claimed again. No-op unless published. */
+  invalidate(entry: number): void
+  /** The same by generation, for a late report: a reused entry number is left alone. False when it is gone. */
+  invalidateGeneration(generation: number): boolean
+  /** Drops every DRAM replica without interests; SSD replicas stay. */
+  dropDram(): DropReport
+  /** Invalidates every published entry of a class; returns how many. */
+  dropClass(classId: number): number
+
+  /** `done`, or later ports.synced(waiter): all SSD writes that are pending now have ended. */
+  sync(waiter: number): 'done' | 'waiting'
+  cancelSync(waiter: number): void
+  readonly writesPending: number
+  /** Shutdown: queued writes are dropped as `draining`, unsent reads fail as `draining`, what is in flight ends. */
+  beginDrain(): void
+  /** Nothing in flight, nothing queued. */
+  readonly quiesced: boolean
+  gauges(): StorageGauges
+  /** Writes the gauges into the counters; the owner calls it now and then. */
+  refreshGauges(): void
+
+  readDone(store: number, reply: Extract<HostReaderReply, { kind: 'read-done' }>): void
+  writeDone(writer: number, reply: Extract<WritebackReply, { kind: 'write-done' }>): void
+}

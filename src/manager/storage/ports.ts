@@ -1,0 +1,110 @@
+import type { HostReaderRequest } from '../../actors/host-reader/messages.js'
+import type { WritebackRequest } from '../../actors/writeback/messages.js'
+import type { ErrorCode } from '../../shared/base/errors.js'
+
+/**
+ * What Storage needs from outside and what it gives back. Storage is pure state: it never reads a clock, never waits,
+ * and its only effects are the calls of StoragePorts. A port may not call back into Storage from inside the call.
+ */
+export interface StoragePorts {
+  /** To the host-reader lane `store`. Never more than CLIENT_READS_MAX granules are outstanding on one. */
+  read(store: number, request: HostReaderRequest): void
+  /** To the writeback lane `writer`. Never more than WRITES_OUTSTANDING_MAX jobs are outstanding on one. */
+  write(writer: number, request: WritebackRequest): void
+  /** A fill that `waiter` started or joined has ended. `ok`: the entry is in DRAM, verified. */
+  filled(waiter: number, entry: number, status: ErrorCode): void
+  /** Every SSD write that was pending when `waiter` called sync() has ended. */
+  synced(waiter: number): void
+}
+
+/** One opened shard file and the lanes that serve it. Its place in StorageOptions.shards is its shard number. */
+export interface ShardPlace {
+  readonly file: number
+  readonly capacityBytes: number
+  /** Index of the host-reader lane that owns the file. */
+  readonly store: number
+  /** Index of the writeback lane that owns the file. */
+  readonly writer: number
+}
+
+export interface StorageOptions {
+  readonly poolBytes: number
+  /** Rows of the directory: entries in any state. */
+  readonly entriesMax: number
+  /** Empty: the SSD tier is off. */
+  readonly shards: readonly ShardPlace[]
+  /** 512 with io_uring alone, 4096 when cuFile may touch the files. */
+  readonly extentAlignmentBytes: number
+  /** Sealed bytes that may wait for the SSD; what does not fit is dropped as `queue_full`. At most a part of the pool. */
+  readonly writeQueueBytesMax: number
+  /** Bytes in flight to one writeback lane while no demand read waits, and while one does. */
+  readonly writeWindowBytes: number
+  readonly writeWindowBytesMin: number
+  /** The window opens again when no demand read has been outstanding for this long. */
+  readonly writeWindowRestoreUs: number
+  /** An assembly without progress for this long is given up (never while a copy is in flight). */
+  readonly assemblyAgeUsMax: number
+}
+
+/** The part of a group's geometry that storage reads; GroupGeometry of shared/layout has this shape. */
+export interface StoredGeometry {
+  readonly group: number
+  readonly granules: readonly StoredGranule[]
+  /** Granules of rank r: rankGranules[r] = [first, end). */
+  readonly rankGranules: readonly (readonly [number, number])[]
+  readonly extentBytes: number
+}
+
+export interface StoredGranule {
+  readonly rank: number
+  readonly bytes: number
+  readonly segmentBytes: number
+  readonly segmentStrideBytes: number
+  readonly extentOffsetBytes: number
+  /** First item of the granule in its rank's template, and how many. */
+  readonly firstItem: number
+  readonly itemCount: number
+}
+
+/** Where the SSD replica of an entry starts. */
+export interface SourcePlace {
+  readonly store: number
+  readonly file: number
+  readonly fileOffsetBytes: number
+}
+
+export type ClaimOutcome = 'new' | 'present' | 'assembling' | 'directory-full'
+export interface Claim {
+  /** -1 when the directory is full. */
+  readonly entry: number
+  readonly outcome: ClaimOutcome
+}
+
+export type FillOutcome = 'resident' | 'started' | 'joined' | 'no-memory' | 'gone'
+
+/** How soon a replica gives way: reclaimable (guessed) first, then probationary, then retained. */
+export type ReplacementClass = 'reclaimable' | 'probationary' | 'retained'
+
+export interface DropReport {
+  readonly evictedBlocks: number
+  readonly evictedBytes: number
+  readonly reclaimedBytes: number
+  readonly stillReferencedBlocks: number
+}
+
+/** Everything that must be zero at rest (after quiesce and dropDram). */
+export interface StorageGauges {
+  readonly interests: number
+  readonly assemblies: number
+  readonly copiesInFlight: number
+  readonly fillsInFlight: number
+  readonly readsOutstanding: number
+  readonly readsQueued: number
+  readonly writesQueued: number
+  readonly writesQueuedBytes: number
+  readonly writesInFlight: number
+  readonly writesInFlightBytes: number
+  readonly syncWaiters: number
+  readonly ssdPinnedBytes: number
+  readonly poolUsedBytes: number
+}
