@@ -25,9 +25,9 @@ export type HostRestoreRequest =
 
 export type HostRestoreReply =
   /**
-   * The job ended and the slot says so. `ssdBytes` were read and verified; `firstFailed` is the index of the first
-   * source that failed (-1: none), `status` why. When `status` is checksum_mismatch, `list` holds the generations
-   * found damaged.
+   * The job ended and the slot says so. `ssdBytes` were read and verified; `firstFailed` is the smallest `pair` of the
+   * sources that failed (-1: none), `status` the first failure. `list` holds the generations whose bytes were found
+   * damaged, each once, whatever the status.
    */
   | {
       readonly kind: 'restore-done'

@@ -8,7 +8,10 @@
  * checksum covers the first segmentBytes of every stride, the rest of a stride is zero padding.
  */
 
-/** One read of one granule. `index` names it inside its batch; it comes back in the completion. */
+/**
+ * One read of one granule. `index` names it inside its batch; it comes back in the completion. `crc32` is NO_CRC for
+ * bytes that are not to be checked.
+ */
 export const READ = {
   doubles: 8,
   index: 0,
@@ -50,10 +53,12 @@ export const CHECKSUM = {
 /**
  * One source of a restore on the explicit SSD route. When `poolOffsetBytes` is not NO_OFFSET the granule is in DRAM
  * and only copied; otherwise it is read from `file` into the lane's window first. `generation` groups the granules
- * of one stored generation; `store` is the index of the host-reader lane that owns the file.
+ * of one stored generation; `store` is the index of the host-reader lane that owns the file; `firstItem` and
+ * `itemCount` are those of COPY. `pair` is the index of the block in the client's request: a failure is reported by it.
+ * Several sources may name one stored granule (other pages, other items): it is read once.
  */
 export const SOURCE = {
-  doubles: 12,
+  doubles: 15,
   template: 0,
   granule: 1,
   page: 2,
@@ -66,10 +71,15 @@ export const SOURCE = {
   segmentStrideBytes: 9,
   crc32: 10,
   generation: 11,
+  firstItem: 12,
+  itemCount: 13,
+  pair: 14,
 } as const
 
 /** Stands for "no offset" in a descriptor. */
 export const NO_OFFSET = -1
+/** Stands for "no checksum: do not verify" in a descriptor. */
+export const NO_CRC = -1
 
 /**
  * One item of a copy template granule: `bytes` bytes at `granuleOffsetBytes` in the granule belong to page p at

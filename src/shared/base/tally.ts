@@ -1,0 +1,26 @@
+/**
+ * Where a deterministic core counts. Production binds it to the lane's counter page, tests to arrays. Indices are those
+ * of the lane's counters.ts, which gives every counter and histogram its stable name.
+ */
+export interface Tally {
+  /** Adds to a counter; the amount is never negative. */
+  add(counter: number, amount: number): void
+  /** Sets a gauge. */
+  set(gauge: number, value: number): void
+  /** Records one value of a histogram. */
+  observe(histogram: number, value: number): void
+}
+
+/** One named series of a lane; metrics are exported as `orbitkv_<name>`, a counter with `_total`, durations in seconds. */
+export interface SeriesSpec {
+  readonly name: string
+  readonly kind: 'counter' | 'gauge'
+  readonly text: string
+}
+
+/** One named distribution of a lane. Values are observed in `unit`: microseconds or bytes. */
+export interface HistogramSpec {
+  readonly name: string
+  readonly unit: 'us' | 'bytes'
+  readonly text: string
+}
