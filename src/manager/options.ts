@@ -1,0 +1,43 @@
+/** What the Manager's machine is told once, at start. Bytes are powers-of-two units already resolved to numbers. */
+export interface ManagerOptions {
+  /** Random per start; clients compare it to notice a restart. Below 2^53. */
+  readonly epoch: number
+  /** `dram`: SSD pages are read into DRAM during the query. `uring`: leased during the query, read during the restore. */
+  readonly readRoute: 'dram' | 'uring'
+  /** Bytes that all open queries and leases together may reserve. */
+  readonly queryBudgetBytes: number
+  /** The same for one instance. */
+  readonly queryInstanceBudgetBytes: number
+  /** How long a READY lease lives unless it is renewed, microseconds. */
+  readonly leaseUs: number
+  /** How long a query may stay unanswered before its interests are taken back, microseconds. */
+  readonly queryUs: number
+  /** How long a publication may wait for DRAM before it fails with capacity_pool, microseconds. */
+  readonly publishWaitUs: number
+  readonly sessionsMax: number
+  readonly instancesMax: number
+  readonly queriesPerSessionMax: number
+  readonly queriesMax: number
+  readonly keysPerQueryMax: number
+  readonly slotsPerSessionMax: number
+  /** Descriptors in one record to a lane; a larger job travels as several records. */
+  readonly descriptorsPerRecordMax: number
+  /** Bytes of one publication that are copied before the next part of it starts. */
+  readonly publishPartBytes: number
+}
+
+/** The defaults that the process and the embedded runtime share; what depends on the pool is filled in by them. */
+export const MANAGER_DEFAULTS = {
+  readRoute: 'dram',
+  leaseUs: 30_000_000,
+  queryUs: 60_000_000,
+  publishWaitUs: 5_000_000,
+  sessionsMax: 64,
+  instancesMax: 64,
+  queriesPerSessionMax: 128,
+  queriesMax: 1024,
+  keysPerQueryMax: 16_384,
+  slotsPerSessionMax: 1024,
+  descriptorsPerRecordMax: 512,
+  publishPartBytes: 16 * 1024 * 1024,
+} as const

@@ -1,0 +1,77 @@
+import type { SlotTable } from '../ports.js'
+
+/** One rank of an instance: what a worker registered, and what we made of it. */
+export interface RankHold {
+  /** Index of the rank in the instance's geometry: tp + pp * tpSize. */
+  readonly rank: number
+  readonly mappings: readonly number[]
+  /** Copy template of each storage group, by group id; empty until the instance seals. */
+  readonly templates: number[]
+  readonly slotTable: SlotTable
+}
+
+/** What one completion slot of a session is doing. */
+export interface SlotUse {
+  /** The last generation the client used; the next must be greater. */
+  generation: number
+  /** The operation that owns the slot now, or null. */
+  operation: Operation | null
+}
+
+/** Anything a client started through a slot and may cancel. */
+export interface Operation {
+  readonly session: Session
+  readonly slot: number
+  readonly slotGeneration: number
+  /** The client, its death or a drain took the interest back; what is submitted still ends first. */
+  cancel(): void
+}
+
+/**
+ * One connection of one engine process.
+ *
+ * States: `new` (nothing said) -> `greeted` (HELLO) -> `bound` (REGISTER as worker or ATTACH as scheduler)
+ *   -> `leaving` (UNREGISTER, or the peer is gone) -> removed.
+ * Invariants: a `leaving` session starts nothing; it is removed only when `operations` is empty; its mappings,
+ * templates and slots are released exactly then.
+ */
+export interface Session {
+  readonly number: number
+  readonly connection: number
+  readonly pid: number
+  phase: 'new' | 'greeted' | 'bound' | 'leaving'
+  /** False once the connection ended: replies go nowhere. */
+  connected: boolean
+  role: 'scheduler' | 'worker'
+  /** Key of the instance in Instances, once bound. */
+  instance: string | null
+  /** What a worker registered. */
+  hold: RankHold | null
+  readonly slots: SlotUse[]
+  readonly operations: Set<Operation>
+  /** Open queries by the client's request id. */
+  readonly queries: Map<number, number>
+  /** Leases granted through this session and not yet ended. */
+  readonly leases: Set<number>
+  /** Request number of the UNREGISTER that waits for the drain, or null. */
+  unregister: number | null
+}
+
+/** A session as it is when its connection is accepted. */
+export function newSession(number: number, connection: number, pid: number): Session {
+  return {
+    number,
+    connection,
+    pid,
+    phase: 'new',
+    connected: true,
+    role: 'worker',
+    instance: null,
+    hold: null,
+    slots: [],
+    operations: new Set(),
+    queries: new Map(),
+    leases: new Set(),
+    unregister: null,
+  }
+}
