@@ -148,6 +148,11 @@ export interface Port {
   /** Sockets: binds, listens (mode 0600), accepts; completions carry `accepted`. Returns the listener number. Throws. */
   listen(path: string): number
   closeListener(listener: number): void
+  /**
+   * Connects to a listener; the connection then behaves as an accepted one (frames, descriptors, `closed`,
+   * `peerExited` through the peer's pidfd). The caller checks peer(). Throws ENOENT, ECONNREFUSED, EACCES, EAGAIN.
+   */
+  connect(path: string): number
   /** Credentials of a connection's peer. */
   peer(connection: number): PeerReport
   /** Copies the waiting frame (without its length word) into `target`; returns its bytes or -errno. */
@@ -221,6 +226,26 @@ export interface Native {
     doneUs: number,
   ): void
   releaseSlots(slots: number): void
+
+  /**
+   * The client's side of a slot table: maps the client's words read-write and the manager's words read-only, after
+   * checking that both are memfds sealed against shrink and grow and hold `count` lines (throws EPERM, EINVAL).
+   * The descriptors stay the caller's. Returns a number of its own kind for the four calls below.
+   */
+  openSlots(clientFd: number, managerFd: number, count: number): number
+  /** Writes op id and fence of a line, then the word (generation, SUBMITTED) with a release store. */
+  slotSubmit(slots: number, index: number, generation: number, opId: number, fence: number): void
+  /** Raises the fence word of a line with a release store: pages may be touched from `fence` on. */
+  slotRaiseFence(slots: number, index: number, fence: number): void
+  /** Sets the client's word of a line to (generation, FREE) with a release store. */
+  slotFree(slots: number, index: number, generation: number): void
+  /**
+   * Acquire-loads the manager's word. A terminal one: copies the line, re-reads the word and checks the CRC, a few
+   * times over; then fills `result` with [opId, errorCode, firstFailed, bytes, admitUs, doneUs, layers] and returns
+   * the word. Otherwise returns the word and leaves `result` alone. -EAGAIN: word and payload did not agree.
+   */
+  slotPoll(slots: number, index: number, result: Float64Array): number
+  closeSlots(slots: number): void
 
   /** CRC32 (IEEE) of bytes, continuing from `crc` (0 to start). `variant`: auto, portable, pclmul or vpclmul. */
   crc32(bytes: Uint8Array, crc: number, variant: 'auto' | 'portable' | 'pclmul' | 'vpclmul'): number
