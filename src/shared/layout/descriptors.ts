@@ -55,10 +55,12 @@ export const CHECKSUM = {
  * and only copied; otherwise it is read from `file` into the lane's window first. `generation` groups the granules
  * of one stored generation; `store` is the index of the host-reader lane that owns the file; `firstItem` and
  * `itemCount` are those of COPY. `pair` is the index of the block in the client's request: a failure is reported by it.
- * Several sources may name one stored granule (other pages, other items): it is read once.
+ * Several sources may name one stored granule (other pages, other items): it is read once. `key` is equal for equal
+ * keys (48 bits of the key digest): two generations with one `key` never share a reader batch, and different keys
+ * that happen to agree only cost a batch.
  */
 export const SOURCE = {
-  doubles: 15,
+  doubles: 16,
   template: 0,
   granule: 1,
   page: 2,
@@ -74,6 +76,7 @@ export const SOURCE = {
   firstItem: 12,
   itemCount: 13,
   pair: 14,
+  key: 15,
 } as const
 
 /** Stands for "no offset" in a descriptor. */
