@@ -1,14 +1,7 @@
 import type { HostReaderReply } from '../../actors/host-reader/messages.js'
 import type { WritebackReply } from '../../actors/writeback/messages.js'
-import type {
-  Claim,
-  DropReport,
-  FillOutcome,
-  ReplacementClass,
-  SourcePlace,
-  StorageGauges,
-  StoredGeometry,
-} from './ports.js'
+import type { GroupGeometry } from '../../shared/layout/regions.js'
+import type { Claim, DropReport, FillOutcome, GranuleRun, SourcePlace, StorageGauges } from './ports.js'
 
 /**
  * The verbs' view of storage: the one owner of directory, extents, pool offsets, DRAM cache and SSD writes. An entry
@@ -22,9 +15,9 @@ import type {
  *   held by the caller (hold/drop), as it is whenever the caller keeps its number over time.
  */
 export interface PageStorage {
-  /** Class id of (namespace, group); the same pair gives the same id. */
-  defineClass(namespaceHex: string, geometry: StoredGeometry): number
-  geometryOf(entry: number): StoredGeometry
+  /** Class id of (namespace, group); the same pair gives the same id. -1: CLASSES_MAX are defined already. */
+  defineClass(namespaceHex: string, geometry: GroupGeometry): number
+  geometryOf(entry: number): GroupGeometry
   classOf(entry: number): number
   /** Monotonic over all entries ever claimed; tells a reused entry number from the old one. */
   generationOf(entry: number): number
@@ -40,6 +33,8 @@ export interface PageStorage {
   lookup(classId: number, keys: Uint8Array, count: number, entries: Int32Array): number
   /** Counts one answered query by tier: the `found` entries, and `missed` blocks. Poll it once a query. */
   countRequest(entries: Int32Array, found: number, missed: number): void
+  /** A foreground query returned the entry: its DRAM replica is now the most recently used. */
+  touch(entry: number): void
   inDram(entry: number): boolean
   onSsd(entry: number): boolean
   published(entry: number): boolean
@@ -53,12 +48,12 @@ export interface PageStorage {
   /** Pool memory for every granule of an assembling entry, evicting as needed; all or nothing. */
   allocate(entry: number): 'ok' | 'no-memory'
   /**
-   * Rank `rank` brings items of an assembling entry: `items[i] === 1` offers item i of the rank's template (null: all).
-   * Appends to `runs` triples (granule, first item inside the granule, item count) that nobody brought yet; the
-   * caller copies exactly those and calls landed() or copyFailed() with the same triples, once. Returns runs added.
+   * A rank brings the runs `offered` (see granuleRuns) of an assembling entry whose memory is allocated. Appends to
+   * `runs` triples (granule, first item inside the granule, item count) that nobody brought yet; the caller copies
+   * exactly those and calls landed() or copyFailed() once for each triple. Returns how many triples were added.
    */
-  contribute(entry: number, rank: number, items: Uint8Array | null, runs: number[]): number
-  /** The copies of `runs[from … end)` (triples) have ended in full. Also right for an entry that was abandoned. */
+  contribute(entry: number, offered: readonly GranuleRun[], runs: number[]): number
+  /** The copies of the triples in runs[from … end) have ended in full. Also right for an entry that was abandoned. */
   landed(entry: number, runs: readonly number[], from: number, end: number): void
   /** They have ended without success: the items are missing again. */
   copyFailed(entry: number, runs: readonly number[], from: number, end: number): void
@@ -75,7 +70,7 @@ export interface PageStorage {
   abandon(entry: number): void
 
   /** SSD to DRAM. `started` and `joined` are followed by ports.filled(waiter, …), unless cancelFill comes first. */
-  fill(entry: number, waiter: number, replacement?: ReplacementClass): FillOutcome
+  fill(entry: number, waiter: number): FillOutcome
   /** The waiter leaves; others keep the read. False when it does not wait (any more). */
   cancelFill(entry: number, waiter: number): boolean
   /** Where the SSD replica is; null when there is none. Stays true while the entry is held. */

@@ -46,22 +46,9 @@ export interface StorageOptions {
   readonly assemblyAgeUsMax: number
 }
 
-/** The part of a group's geometry that storage reads; GroupGeometry of shared/layout has this shape. */
-export interface StoredGeometry {
-  readonly group: number
-  readonly granules: readonly StoredGranule[]
-  /** Granules of rank r: rankGranules[r] = [first, end). */
-  readonly rankGranules: readonly (readonly [number, number])[]
-  readonly extentBytes: number
-}
-
-export interface StoredGranule {
-  readonly rank: number
-  readonly bytes: number
-  readonly segmentBytes: number
-  readonly segmentStrideBytes: number
-  readonly extentOffsetBytes: number
-  /** First item of the granule in its rank's template, and how many. */
+/** Items of one granule of a group: `firstItem` counts inside the granule. */
+export interface GranuleRun {
+  readonly granule: number
   readonly firstItem: number
   readonly itemCount: number
 }
@@ -81,9 +68,6 @@ export interface Claim {
 }
 
 export type FillOutcome = 'resident' | 'started' | 'joined' | 'no-memory' | 'gone'
-
-/** How soon a replica gives way: reclaimable (guessed) first, then probationary, then retained. */
-export type ReplacementClass = 'reclaimable' | 'probationary' | 'retained'
 
 export interface DropReport {
   readonly evictedBlocks: number

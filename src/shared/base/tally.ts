@@ -16,6 +16,8 @@ export interface SeriesSpec {
   readonly name: string
   readonly kind: 'counter' | 'gauge'
   readonly text: string
+  /** Series of one name that differ in labels share its text and kind. */
+  readonly labels?: Readonly<Record<string, string>>
 }
 
 /** One named distribution of a lane. Values are observed in `unit`: microseconds or bytes. */
@@ -23,4 +25,5 @@ export interface HistogramSpec {
   readonly name: string
   readonly unit: 'us' | 'bytes'
   readonly text: string
+  readonly labels?: Readonly<Record<string, string>>
 }
