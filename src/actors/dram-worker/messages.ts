@@ -1,4 +1,6 @@
-import type { List } from '../../shared/layout/records.js'
+import { invariant } from '../../shared/base/invariant.js'
+import type { List, RawRecord } from '../../shared/layout/records.js'
+import { fieldOf, type MessageCodec, unknownKind } from '../../shared/rings/codec.js'
 
 /**
  * dram-worker: ordinary D2H saves and H2D restores between the pinned pool and engine pages. Its only client is the
@@ -52,3 +54,142 @@ export type DramWorkerReply =
       readonly latencyUs: number
     }
   | { readonly kind: 'stopped' }
+
+const SAVE = 1
+const CHECKSUM = 2
+const RESTORE = 3
+const CANCEL = 4
+const STOP = 5
+const SAVE_DONE = 1
+const CHECKSUM_DONE = 2
+const RESTORE_DONE = 3
+const STOPPED = 4
+
+/** Slots that the tag can carry beside `more`. */
+const SLOTS_MAX = 2 ** 30
+
+/**
+ * A finish and its part of a job: `more` and `slot` share the tag (more + 2 * slot), table, generation and fence
+ * follow the job in the fields, and two fields are left for the message.
+ */
+export function encodeFinish(job: number, more: 0 | 1, finish: Finish, record: RawRecord): void {
+  const { slot } = finish
+  invariant(Number.isInteger(slot) && slot >= 0 && slot < SLOTS_MAX, 'a slot number fits the tag', { slot })
+  record.tag = more + 2 * slot
+  record.fields[0] = job
+  record.fields[1] = finish.slots
+  record.fields[2] = finish.slotGeneration
+  record.fields[3] = finish.fence
+}
+
+/** The other direction of `encodeFinish`. */
+export function decodeFinish(record: RawRecord): Finish & { readonly job: number; readonly more: 0 | 1 } {
+  return {
+    job: fieldOf(record, 0),
+    more: (record.tag & 1) === 1 ? 1 : 0,
+    slots: fieldOf(record, 1),
+    slot: record.tag >> 1,
+    slotGeneration: fieldOf(record, 2),
+    fence: fieldOf(record, 3),
+  }
+}
+
+/** Fields: job, then a finish where there is one, then bytes and admission of a restore. */
+export const requestCodec: MessageCodec<DramWorkerRequest> = {
+  encode(message, record) {
+    switch (message.kind) {
+      case 'save':
+        record.kind = SAVE
+        encodeFinish(message.job, message.more, message, record)
+        record.list = message.list
+        return
+      case 'checksum':
+        record.kind = CHECKSUM
+        record.fields[0] = message.job
+        record.list = message.list
+        return
+      case 'restore':
+        record.kind = RESTORE
+        encodeFinish(message.job, message.more, message, record)
+        record.fields[4] = message.bytes
+        record.fields[5] = message.admitUs
+        record.list = message.list
+        return
+      case 'cancel':
+        record.kind = CANCEL
+        record.fields[0] = message.job
+        return
+      case 'stop':
+        record.kind = STOP
+        return
+    }
+  },
+  decode(record) {
+    const { list } = record
+    switch (record.kind) {
+      case SAVE:
+        return { kind: 'save', ...decodeFinish(record), list }
+      case CHECKSUM:
+        return { kind: 'checksum', job: fieldOf(record, 0), list }
+      case RESTORE:
+        return {
+          kind: 'restore',
+          ...decodeFinish(record),
+          bytes: fieldOf(record, 4),
+          admitUs: fieldOf(record, 5),
+          list,
+        }
+      case CANCEL:
+        return { kind: 'cancel', job: fieldOf(record, 0) }
+      case STOP:
+        return { kind: 'stop' }
+      default:
+        return unknownKind('dram-worker request', record.kind)
+    }
+  },
+}
+
+/** Fields: job, status, bytes, latency. */
+export const replyCodec: MessageCodec<DramWorkerReply> = {
+  encode(message, record) {
+    switch (message.kind) {
+      case 'save-done':
+        record.kind = SAVE_DONE
+        record.fields[0] = message.job
+        record.fields[1] = message.status
+        return
+      case 'checksum-done':
+        record.kind = CHECKSUM_DONE
+        record.fields[0] = message.job
+        record.fields[1] = message.status
+        record.list = message.list
+        return
+      case 'restore-done':
+        record.kind = RESTORE_DONE
+        record.fields[0] = message.job
+        record.fields[1] = message.status
+        record.fields[2] = message.bytes
+        record.fields[3] = message.latencyUs
+        return
+      case 'stopped':
+        record.kind = STOPPED
+        return
+    }
+  },
+  decode(record) {
+    const job = fieldOf(record, 0)
+    const status = fieldOf(record, 1)
+    switch (record.kind) {
+      case SAVE_DONE:
+        return { kind: 'save-done', job, status }
+      case CHECKSUM_DONE:
+        return { kind: 'checksum-done', job, status, list: record.list }
+      case RESTORE_DONE:
+        return { kind: 'restore-done', job, status, bytes: fieldOf(record, 2), latencyUs: fieldOf(record, 3) }
+      case STOPPED:
+        return { kind: 'stopped' }
+      default:
+        return unknownKind('dram-worker reply', record.kind)
+    }
+  },
+}

@@ -1,4 +1,5 @@
 import type { List } from '../../shared/layout/records.js'
+import { fieldOf, type MessageCodec, unknownKind } from '../../shared/rings/codec.js'
 
 /**
  * host-reader: SSD to pinned DRAM, verified. Owns reads in flight; never allocates, never decides what to read.
@@ -27,3 +28,75 @@ export type HostReaderReply =
       readonly bytes: number
     }
   | { readonly kind: 'stopped' }
+
+const READ_BATCH = 1
+const CANCEL_BATCH = 2
+const STOP = 3
+const READ_DONE = 1
+const STOPPED = 2
+
+/** Fields: batch. */
+export const requestCodec: MessageCodec<HostReaderRequest> = {
+  encode(message, record) {
+    switch (message.kind) {
+      case 'read-batch':
+        record.kind = READ_BATCH
+        record.fields[0] = message.batch
+        record.list = message.list
+        return
+      case 'cancel-batch':
+        record.kind = CANCEL_BATCH
+        record.fields[0] = message.batch
+        return
+      case 'stop':
+        record.kind = STOP
+        return
+    }
+  },
+  decode(record) {
+    switch (record.kind) {
+      case READ_BATCH:
+        return { kind: 'read-batch', batch: fieldOf(record, 0), list: record.list }
+      case CANCEL_BATCH:
+        return { kind: 'cancel-batch', batch: fieldOf(record, 0) }
+      case STOP:
+        return { kind: 'stop' }
+      default:
+        return unknownKind('host-reader request', record.kind)
+    }
+  },
+}
+
+/** Fields: batch, index, status, bytes. */
+export const replyCodec: MessageCodec<HostReaderReply> = {
+  encode(message, record) {
+    switch (message.kind) {
+      case 'read-done':
+        record.kind = READ_DONE
+        record.fields[0] = message.batch
+        record.fields[1] = message.index
+        record.fields[2] = message.status
+        record.fields[3] = message.bytes
+        return
+      case 'stopped':
+        record.kind = STOPPED
+        return
+    }
+  },
+  decode(record) {
+    switch (record.kind) {
+      case READ_DONE:
+        return {
+          kind: 'read-done',
+          batch: fieldOf(record, 0),
+          index: fieldOf(record, 1),
+          status: fieldOf(record, 2),
+          bytes: fieldOf(record, 3),
+        }
+      case STOPPED:
+        return { kind: 'stopped' }
+      default:
+        return unknownKind('host-reader reply', record.kind)
+    }
+  },
+}

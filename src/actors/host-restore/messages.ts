@@ -1,5 +1,6 @@
 import type { List } from '../../shared/layout/records.js'
-import type { Finish } from '../dram-worker/messages.js'
+import { fieldOf, type MessageCodec, unknownKind } from '../../shared/rings/codec.js'
+import { decodeFinish, encodeFinish, type Finish } from '../dram-worker/messages.js'
 
 /**
  * host-restore: the explicit io_uring route. Reads leased granules through host-reader lanes into its window, copies
@@ -40,3 +41,89 @@ export type HostRestoreReply =
       readonly list: List
     }
   | { readonly kind: 'stopped' }
+
+const RESTORE = 1
+const CANCEL = 2
+const STOP = 3
+const RESTORE_DONE = 1
+const STOPPED = 2
+
+/** Fields: job and finish as the dram-worker has them, then bytes and admission. */
+export const requestCodec: MessageCodec<HostRestoreRequest> = {
+  encode(message, record) {
+    switch (message.kind) {
+      case 'restore':
+        record.kind = RESTORE
+        encodeFinish(message.job, message.more, message, record)
+        record.fields[4] = message.bytes
+        record.fields[5] = message.admitUs
+        record.list = message.list
+        return
+      case 'cancel':
+        record.kind = CANCEL
+        record.fields[0] = message.job
+        return
+      case 'stop':
+        record.kind = STOP
+        return
+    }
+  },
+  decode(record) {
+    switch (record.kind) {
+      case RESTORE:
+        return {
+          kind: 'restore',
+          ...decodeFinish(record),
+          bytes: fieldOf(record, 4),
+          admitUs: fieldOf(record, 5),
+          list: record.list,
+        }
+      case CANCEL:
+        return { kind: 'cancel', job: fieldOf(record, 0) }
+      case STOP:
+        return { kind: 'stop' }
+      default:
+        return unknownKind('host-restore request', record.kind)
+    }
+  },
+}
+
+/** Fields: job, status, bytes, bytes from SSD, first failed, latency. */
+export const replyCodec: MessageCodec<HostRestoreReply> = {
+  encode(message, record) {
+    switch (message.kind) {
+      case 'restore-done':
+        record.kind = RESTORE_DONE
+        record.fields[0] = message.job
+        record.fields[1] = message.status
+        record.fields[2] = message.bytes
+        record.fields[3] = message.ssdBytes
+        record.fields[4] = message.firstFailed
+        record.fields[5] = message.latencyUs
+        record.list = message.list
+        return
+      case 'stopped':
+        record.kind = STOPPED
+        return
+    }
+  },
+  decode(record) {
+    switch (record.kind) {
+      case RESTORE_DONE:
+        return {
+          kind: 'restore-done',
+          job: fieldOf(record, 0),
+          status: fieldOf(record, 1),
+          bytes: fieldOf(record, 2),
+          ssdBytes: fieldOf(record, 3),
+          firstFailed: fieldOf(record, 4),
+          latencyUs: fieldOf(record, 5),
+          list: record.list,
+        }
+      case STOPPED:
+        return { kind: 'stopped' }
+      default:
+        return unknownKind('host-restore reply', record.kind)
+    }
+  },
+}

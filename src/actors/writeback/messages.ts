@@ -1,4 +1,5 @@
 import type { List } from '../../shared/layout/records.js'
+import { fieldOf, type MessageCodec, unknownKind } from '../../shared/rings/codec.js'
 
 /**
  * writeback: pinned DRAM to SSD, bounded by bytes, out-of-order. Its only client is the manager, which holds the
@@ -31,3 +32,83 @@ export type WritebackReply =
       readonly latencyUs: number
     }
   | { readonly kind: 'stopped' }
+
+const WRITE = 1
+const SET_WINDOW = 2
+const STOP = 3
+const WRITE_DONE = 1
+const STOPPED = 2
+
+/** Fields: job, file, file offset; or bytes of the window. */
+export const requestCodec: MessageCodec<WritebackRequest> = {
+  encode(message, record) {
+    switch (message.kind) {
+      case 'write':
+        record.kind = WRITE
+        record.fields[0] = message.job
+        record.fields[1] = message.file
+        record.fields[2] = message.fileOffsetBytes
+        record.list = message.list
+        return
+      case 'set-window':
+        record.kind = SET_WINDOW
+        record.fields[0] = message.bytes
+        return
+      case 'stop':
+        record.kind = STOP
+        return
+    }
+  },
+  decode(record) {
+    switch (record.kind) {
+      case WRITE:
+        return {
+          kind: 'write',
+          job: fieldOf(record, 0),
+          file: fieldOf(record, 1),
+          fileOffsetBytes: fieldOf(record, 2),
+          list: record.list,
+        }
+      case SET_WINDOW:
+        return { kind: 'set-window', bytes: fieldOf(record, 0) }
+      case STOP:
+        return { kind: 'stop' }
+      default:
+        return unknownKind('writeback request', record.kind)
+    }
+  },
+}
+
+/** Fields: job, status, bytes, latency. */
+export const replyCodec: MessageCodec<WritebackReply> = {
+  encode(message, record) {
+    switch (message.kind) {
+      case 'write-done':
+        record.kind = WRITE_DONE
+        record.fields[0] = message.job
+        record.fields[1] = message.status
+        record.fields[2] = message.bytes
+        record.fields[3] = message.latencyUs
+        return
+      case 'stopped':
+        record.kind = STOPPED
+        return
+    }
+  },
+  decode(record) {
+    switch (record.kind) {
+      case WRITE_DONE:
+        return {
+          kind: 'write-done',
+          job: fieldOf(record, 0),
+          status: fieldOf(record, 1),
+          bytes: fieldOf(record, 2),
+          latencyUs: fieldOf(record, 3),
+        }
+      case STOPPED:
+        return { kind: 'stopped' }
+      default:
+        return unknownKind('writeback reply', record.kind)
+    }
+  },
+}
