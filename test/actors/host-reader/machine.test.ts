@@ -9,6 +9,7 @@ import {
 import { ERROR_CODES } from '../../../src/shared/base/errors.js'
 import { NO_CRC } from '../../../src/shared/layout/descriptors.js'
 import { listOf } from '../../../src/shared/layout/records.js'
+import { demand } from '../../support/demand.js'
 import { FakeDevice } from '../../support/fake-device.js'
 import { PlainTally } from '../../support/plain-tally.js'
 
@@ -176,10 +177,6 @@ class Run {
 
 function keyOf(client: number, batch: number, index: number): string {
   return `${client}/${Math.floor(batch)}/${index}`
-}
-
-function demand(holds: boolean, mustBeTrue: string): asserts holds {
-  if (!holds) throw new Error(`violated: ${mustBeTrue}`)
 }
 
 const real = (tally: PlainTally): Machine => new HostReaderMachine({ clients: CLIENTS, depth: DEPTH }, tally)

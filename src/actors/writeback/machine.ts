@@ -1,0 +1,262 @@
+import { ERROR_CODES } from '../../shared/base/errors.js'
+import { invariant, unreachable } from '../../shared/base/invariant.js'
+import type { Tally } from '../../shared/base/tally.js'
+import { WRITE } from '../../shared/layout/descriptors.js'
+import { OperationSlots } from '../../shared/scheduling/operation-slots.js'
+import { WRITEBACK_COUNT as COUNT, WRITEBACK_HISTOGRAM as HISTOGRAM } from './counters.js'
+import { WRITES_OUTSTANDING_MAX, type WritebackReply, type WritebackRequest } from './messages.js'
+
+/**
+ * What writeback does next. It owns the writes of a job from the request to `write-done`; the manager holds the source
+ * granules and the reserved extent for all of that time.
+ *
+ *   waiting ──head of the line, window, place──▶ writing ──last of its writes ended──▶ answered
+ *      └─stop──▶ answered (draining)                │ failure, stop: no further write of the job is submitted
+ *
+ * | state   | submitted writes | unsubmitted writes | leaves by                                          |
+ * |---------|------------------|--------------------|----------------------------------------------------|
+ * | waiting | none             | all                | its first submission, stop                         |
+ * | writing | some             | rest, none if failed | the completion of its last submitted write       |
+ *
+ * Invariants
+ * - bytes in flight never exceed the window at a submission, except that a write larger than the window goes alone;
+ *   a window of 0 submits nothing;
+ * - writes are submitted in the order of the requests and complete in any order;
+ * - a job is answered exactly once, after every submitted write of it ended; status 0 means every byte was written;
+ * - after the first failure of a job none of its writes is submitted, and no other job is affected;
+ * - a completion that names no write in flight is counted and changes nothing;
+ * - after `stop` nothing is submitted; `stopped` is answered once, after the last `write-done`.
+ */
+export class WritebackMachine {
+  readonly #tally: Tally
+  readonly #places: OperationSlots
+  readonly #jobAt: (Job | null)[]
+  readonly #bytesAt: Float64Array
+  /** Jobs with something left to submit, oldest first. */
+  readonly #line: Job[] = []
+  readonly #open = new Set<Job>()
+  #windowBytes: number
+  #bytesInFlight = 0
+  #nowUs = 0
+  #stopping = false
+  #stopped = false
+
+  constructor(options: WritebackOptions, tally: Tally) {
+    this.#tally = tally
+    this.#places = new OperationSlots(options.depth)
+    this.#jobAt = new Array<Job | null>(options.depth).fill(null)
+    this.#bytesAt = new Float64Array(options.depth)
+    this.#windowBytes = options.windowBytes
+    this.#gauge()
+  }
+
+  get bytesInFlight(): number {
+    return this.#bytesInFlight
+  }
+
+  /** Writes submitted and not ended. */
+  get inFlight(): number {
+    return this.#places.heldCount
+  }
+
+  get idle(): boolean {
+    return this.#open.size === 0
+  }
+
+  /** True once `stopped` was answered: nothing is owned and nothing follows. */
+  get stopped(): boolean {
+    return this.#stopped
+  }
+
+  step(input: WritebackInput, out: WritebackEffect[]): void {
+    switch (input.kind) {
+      case 'request':
+        this.#request(input.request, out)
+        break
+      case 'io-completed':
+        this.#complete(input.tag, input.result, out)
+        break
+      case 'tick':
+        this.#nowUs = input.nowUs
+        return
+      default:
+        return unreachable(input)
+    }
+    this.#submit(out)
+    this.#gauge()
+    this.#endWhenDrained(out)
+  }
+
+  #request(request: WritebackRequest, out: WritebackEffect[]): void {
+    switch (request.kind) {
+      case 'write':
+        return this.#accept(request, out)
+      case 'set-window':
+        this.#windowBytes = request.bytes
+        return
+      case 'stop':
+        return this.#beginDrain(out)
+      default:
+        return unreachable(request)
+    }
+  }
+
+  #accept(request: WritebackRequest & { kind: 'write' }, out: WritebackEffect[]): void {
+    const { job: id, file, fileOffsetBytes, list } = request
+    const count = list.length / WRITE.doubles
+    invariant(Number.isInteger(count) && count > 0, 'a job writes whole granules', { length: list.length })
+    invariant(this.#open.size < WRITES_OUTSTANDING_MAX, 'the manager keeps within the completion ring', { job: id })
+    const job: Job = {
+      id,
+      file,
+      granules: list.doubles.slice(list.offset, list.offset + list.length),
+      next: 0,
+      nextOffsetBytes: fileOffsetBytes,
+      inFlight: 0,
+      writtenBytes: 0,
+      status: this.#stopping ? ERROR_CODES.draining : ERROR_CODES.ok,
+      askedUs: this.#nowUs,
+    }
+    this.#open.add(job)
+    if (this.#stopping) this.#end(job, out)
+    else this.#line.push(job)
+  }
+
+  #beginDrain(out: WritebackEffect[]): void {
+    this.#stopping = true
+    for (const job of this.#line.splice(0)) {
+      if (job.status === ERROR_CODES.ok) job.status = ERROR_CODES.draining
+      if (job.inFlight === 0) this.#end(job, out)
+    }
+  }
+
+  /** Submits from the head of the line while window and places allow. */
+  #submit(out: WritebackEffect[]): void {
+    for (let job = this.#line[0]; job !== undefined && this.#places.freeCount > 0; job = this.#line[0]) {
+      const at = job.next * WRITE.doubles
+      const bytes = job.granules[at + WRITE.bytes] as number
+      if (!this.#fits(bytes)) return
+      const place = this.#places.acquire()
+      this.#jobAt[place] = job
+      this.#bytesAt[place] = bytes
+      this.#bytesInFlight += bytes
+      job.inFlight += 1
+      this.#tally.add(COUNT.writeOperations, 1)
+      out.push({
+        kind: 'submit-write',
+        tag: this.#places.tagOf(place),
+        file: job.file,
+        fileOffsetBytes: job.nextOffsetBytes,
+        poolOffsetBytes: job.granules[at + WRITE.poolOffsetBytes] as number,
+        bytes,
+      })
+      job.next += 1
+      job.nextOffsetBytes += bytes
+      if (job.next * WRITE.doubles === job.granules.length) this.#line.shift()
+    }
+  }
+
+  #fits(bytes: number): boolean {
+    if (this.#windowBytes === 0) return false
+    return this.#bytesInFlight === 0 || this.#bytesInFlight + bytes <= this.#windowBytes
+  }
+
+  #complete(tag: number, result: number, out: WritebackEffect[]): void {
+    const place = this.#places.resolve(tag)
+    if (place < 0) return this.#tally.add(COUNT.completionsStray, 1)
+    const job = this.#jobAt[place]
+    invariant(job !== null && job !== undefined, 'a held place names its job', { place })
+    const bytes = this.#bytesAt[place] as number
+    this.#jobAt[place] = null
+    this.#places.release(place)
+    this.#bytesInFlight -= bytes
+    job.inFlight -= 1
+    const status = writeStatus(result, bytes)
+    if (status === ERROR_CODES.ok) job.writtenBytes += bytes
+    else this.#fail(job, status)
+    if (job.inFlight === 0 && !this.#line.includes(job)) this.#end(job, out)
+  }
+
+  /** Keeps the first failure and drops what is not submitted. */
+  #fail(job: Job, status: number): void {
+    if (job.status === ERROR_CODES.ok) job.status = status
+    const at = this.#line.indexOf(job)
+    if (at >= 0) this.#line.splice(at, 1)
+  }
+
+  #end(job: Job, out: WritebackEffect[]): void {
+    const latencyUs = this.#nowUs - job.askedUs
+    this.#open.delete(job)
+    this.#tally.observe(HISTOGRAM.writeDuration, latencyUs)
+    if (job.status === ERROR_CODES.ok) this.#tally.add(COUNT.writeBytes, job.writtenBytes)
+    else if (job.status === ERROR_CODES.draining) this.#tally.add(COUNT.jobsDropped, 1)
+    else this.#tally.add(COUNT.writeFailures, 1)
+    if (job.status === ERROR_CODES.io_disk_full) this.#tally.add(COUNT.diskFull, 1)
+    const { id, status, writtenBytes } = job
+    out.push({ kind: 'reply', reply: { kind: 'write-done', job: id, status, bytes: writtenBytes, latencyUs } })
+  }
+
+  #endWhenDrained(out: WritebackEffect[]): void {
+    if (!this.#stopping || this.#stopped || !this.idle) return
+    this.#stopped = true
+    out.push({ kind: 'reply', reply: { kind: 'stopped' } })
+  }
+
+  #gauge(): void {
+    const headStarted = (this.#line[0]?.next ?? 0) > 0
+    const waiting = this.#line.length - (headStarted ? 1 : 0)
+    this.#tally.set(COUNT.jobsQueued, waiting)
+    this.#tally.set(COUNT.jobsInFlight, this.#open.size - waiting)
+    this.#tally.set(COUNT.bytesInFlight, this.#bytesInFlight)
+    this.#tally.set(COUNT.windowBytes, this.#windowBytes)
+  }
+}
+
+export interface WritebackOptions {
+  /** Writes in flight at once, a power of two: the depth of the port. */
+  readonly depth: number
+  /** Bytes in flight at once until the first `set-window`. */
+  readonly windowBytes: number
+}
+
+export type WritebackInput =
+  | { readonly kind: 'request'; readonly request: WritebackRequest }
+  /** `result`: bytes written, or -errno. */
+  | { readonly kind: 'io-completed'; readonly tag: number; readonly result: number }
+  | { readonly kind: 'tick'; readonly nowUs: number }
+
+export type WritebackEffect =
+  | {
+      readonly kind: 'submit-write'
+      readonly tag: number
+      readonly file: number
+      readonly fileOffsetBytes: number
+      readonly poolOffsetBytes: number
+      readonly bytes: number
+    }
+  | { readonly kind: 'reply'; readonly reply: WritebackReply }
+
+interface Job {
+  readonly id: number
+  readonly file: number
+  /** WRITE descriptors, ours. */
+  readonly granules: Float64Array
+  /** Index of the next granule to submit, and where it goes. */
+  next: number
+  nextOffsetBytes: number
+  inFlight: number
+  writtenBytes: number
+  /** The first failure, or ok. */
+  status: number
+  readonly askedUs: number
+}
+
+/** Linux errnos that mean "no room": ENOSPC, EFBIG, EDQUOT. */
+const NO_ROOM = [28, 27, 122]
+
+/** What a write's result means. A short write is a failed write, never resumed. */
+function writeStatus(result: number, bytes: number): number {
+  if (result === bytes) return ERROR_CODES.ok
+  if (result >= 0) return ERROR_CODES.io_short
+  return NO_ROOM.includes(-result) ? ERROR_CODES.io_disk_full : ERROR_CODES.io_write_failed
+}
