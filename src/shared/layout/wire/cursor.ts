@@ -57,7 +57,9 @@ export class WireReader {
     return high * 0x100000000 + this.#view.getUint32(start, true)
   }
   f64(): number {
-    return this.#view.getFloat64(this.advance(8), true)
+    const value = this.#view.getFloat64(this.advance(8), true)
+    if (!Number.isFinite(value)) this.refuse('a number that is not finite')
+    return value
   }
   /** A view, not a copy: it dies with the frame's buffer. */
   span(bytes: number): Uint8Array {
@@ -115,6 +117,7 @@ export class WireWriter {
     this.#view.setUint32(start + 4, Math.floor(whole / 0x100000000), true)
   }
   f64(value: number): void {
+    if (!Number.isFinite(value)) throw new RangeError(`Cannot write ${value}: numbers on the wire are finite`)
     this.#view.setFloat64(this.advance(8), value, true)
   }
   span(bytes: Uint8Array): void {

@@ -247,6 +247,31 @@ export const pairs: Field<Uint32Array> = {
   },
 }
 
+/** Keys, and the page of each: `pages[i]` belongs to key i. */
+export interface KeyedPages {
+  readonly keys: Uint8Array
+  readonly pages: Uint32Array
+}
+
+/** u32 count, all keys, all pages: one count, so that neither can be short of the other. */
+export const keyedPages: Field<KeyedPages> = {
+  drawn: `u32 n, n * ${KEY_BYTES} bytes, n * u32`,
+  bytesMin: 4,
+  write: (w, v) => {
+    if (v.keys.length !== v.pages.length * KEY_BYTES) {
+      throw new RangeError(`Cannot write ${v.keys.length} bytes of keys with ${v.pages.length} pages`)
+    }
+    w.u32(v.pages.length)
+    w.span(v.keys)
+    writeNumbers(w, v.pages)
+  },
+  read: (r) => {
+    const count = r.u32()
+    refuseCount(r, count, KEY_BYTES + 4, Number.MAX_SAFE_INTEGER)
+    return { keys: r.span(count * KEY_BYTES), pages: readNumbers(r, count) }
+  },
+}
+
 /** u8 0 for null, or 1 and the value. */
 export function optional<T>(field: Field<T>): Field<T | null> {
   return {

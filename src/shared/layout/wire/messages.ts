@@ -6,6 +6,7 @@ import {
   choice,
   type Field,
   f64,
+  keyedPages,
   keys,
   list,
   numbers,
@@ -75,8 +76,8 @@ const queryGroup = record({ group: u32, firstBlock: u32, keys })
 /** Pairs (source, page): source counts the keys of this group in the query, page is the engine's page number. */
 const restoreGroup = record({ group: u32, pairs })
 
-/** Item i is key i in page i. `layers` null: every layer of this rank; else the indices of the layers that are ready. */
-const publishGroup = record({ group: u32, layers: optional(numbers), keys, pages: numbers })
+/** `layers` null: every layer of this rank; else indices into its `regions`. */
+const publishGroup = record({ group: u32, layers: optional(numbers), items: keyedPages })
 
 const errorValue = record({ name, value: text(NAME_BYTES_MAX) })
 
@@ -133,7 +134,7 @@ const REQUESTS = {
       groups: list(
         record({
           id: u32,
-          kind: choice(['full', 'sliding_window', 'state']),
+          kind: choice(['full-attention', 'sliding-window', 'checkpoint']),
           blockTokens: u32,
           /** Tokens of a sliding window, 0 for none. */
           window: u32,

@@ -1,3 +1,5 @@
+import { SLOT_STATE, type TerminalSlotState } from '../slot-states.js'
+
 /**
  * Completion slots: two sealed memfds a session, one 64-byte line a slot in each. Each word has one writer.
  *
@@ -21,15 +23,6 @@ export const SLOT_BYTES = 64
 export const SLOT_STATES = 65536
 /** Words are JavaScript numbers, so generations end at 2^37 - 1; a client that gets there is refused, never wrapped. */
 export const SLOT_GENERATION_MAX = 2 ** 37 - 1
-
-export const SLOT_STATE = {
-  free: 0,
-  submitted: 1,
-  running: 2,
-  done: 3,
-  failed: 4,
-  cancelled: 5,
-} as const
 
 /** Byte offsets in a line of the client's file. */
 export const CLIENT_SLOT = { word: 0, opId: 8, fence: 16 } as const
@@ -61,6 +54,6 @@ export function slotStateOf(word: number): number {
   return word % SLOT_STATES
 }
 /** True when nothing native touches the slot's pages any more. */
-export function isTerminal(state: number): boolean {
+export function isTerminal(state: number): state is TerminalSlotState {
   return state === SLOT_STATE.done || state === SLOT_STATE.failed || state === SLOT_STATE.cancelled
 }
