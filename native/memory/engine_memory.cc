@@ -1,0 +1,161 @@
+#include "memory/engine_memory.h"
+
+#include <cerrno>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "base/system_error.h"
+#include "base/whole_number.h"
+
+namespace orbitkv {
+namespace {
+
+/// TEMPLATE_ITEM in src/shared/layout/descriptors.ts.
+enum Field : size_t {
+  kMapping,
+  kBase,
+  kPageStride,
+  kPageCount,
+  kGranuleOffset,
+  kBytes,
+  kPaddedBytes,
+  kFields
+};
+
+/// More is a mistake: this many items describe 4 GiB of one page in runs of 1 KiB.
+constexpr size_t kItemsMax = size_t{1} << 22;
+
+[[noreturn]] void Refuse(const std::string& what, uint64_t index, const std::string& rule) {
+  throw SystemError(
+      EINVAL, "Cannot define a copy template: " + what + " " + std::to_string(index) + " " + rule);
+}
+
+std::vector<uint32_t> CheckGranules(std::span<const double> granule_first_item, size_t items) {
+  if (granule_first_item.size() < 2)
+    throw SystemError(EINVAL, "Cannot define a copy template: it has no granule");
+  std::vector<uint32_t> first(granule_first_item.size());
+  for (size_t g = 0; g < first.size(); ++g) {
+    uint64_t item;
+    if (!WholeNumber(granule_first_item[g], &item) || item > items)
+      Refuse("granule", g, "starts at no item");
+    first[g] = static_cast<uint32_t>(item);
+    if (g > 0 && first[g] < first[g - 1]) Refuse("granule", g, "starts before the one before it");
+  }
+  if (first.front() != 0) Refuse("granule", 0, "does not start at item 0");
+  if (first.back() != items) Refuse("granule", first.size() - 2, "does not end at the last item");
+  return first;
+}
+
+}  // namespace
+
+EngineMemory& EngineMemory::Instance() {
+  static EngineMemory& memory =
+      *std::make_unique<EngineMemory>().release();  // used until the process ends
+  return memory;
+}
+
+int32_t EngineMemory::Add(std::shared_ptr<Mapping> mapping) {
+  const std::lock_guard lock(mutex_);
+  mappings_.emplace(next_, std::move(mapping));
+  return next_++;
+}
+
+std::shared_ptr<Mapping> EngineMemory::FindMapping(int32_t number) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = mappings_.find(number);
+  return found == mappings_.end() ? nullptr : found->second;
+}
+
+void EngineMemory::ReleaseMapping(int32_t number) {
+  std::vector<std::shared_ptr<const void>> retired;  // destroyed after the lock: unmapping is slow
+  const std::lock_guard lock(mutex_);
+  const auto found = mappings_.find(number);
+  if (found == mappings_.end()) return;
+  std::erase_if(released_, [](const auto& mapping) { return mapping.expired(); });
+  released_.push_back(found->second);
+  retired.push_back(std::move(found->second));
+  mappings_.erase(found);
+  for (auto at = templates_.begin(); at != templates_.end();) {
+    if (at->second->Names(number)) {
+      retired.push_back(std::move(at->second));
+      at = templates_.erase(at);
+    } else {
+      ++at;
+    }
+  }
+}
+
+int32_t EngineMemory::MappingsAlive() const {
+  const std::lock_guard lock(mutex_);
+  auto alive = static_cast<int32_t>(mappings_.size());
+  for (const auto& mapping : released_) alive += mapping.expired() ? 0 : 1;
+  return alive;
+}
+
+TemplateItem EngineMemory::CheckItem(uint64_t index, std::span<const double> fields) const {
+  uint64_t whole[kFields];
+  for (size_t field = 0; field < kFields; ++field)
+    if (!WholeNumber(fields[field], &whole[field]))
+      Refuse("item", index, "has a field that is no non-negative integer below 2^53");
+  const auto found = whole[kMapping] > std::numeric_limits<int32_t>::max()
+                         ? mappings_.end()
+                         : mappings_.find(static_cast<int32_t>(whole[kMapping]));
+  if (found == mappings_.end()) Refuse("item", index, "names no mapping");
+  if (whole[kPageCount] == 0) Refuse("item", index, "has no page");
+  if (whole[kBytes] > whole[kPaddedBytes])
+    Refuse("item", index, "has more bytes than padded bytes");
+  const Mapping& mapping = *found->second;
+  uint64_t end;  // of the last page; plain sums of two fields below 2^53 cannot overflow
+  if (__builtin_mul_overflow(whole[kPageCount] - 1, whole[kPageStride], &end) ||
+      __builtin_add_overflow(end, whole[kBase] + whole[kBytes], &end) || end > mapping.bytes())
+    Refuse("item", index,
+           "ends behind its mapping of " + std::to_string(mapping.bytes()) + " bytes");
+  return {mapping.base() + whole[kBase],
+          whole[kPageStride],
+          whole[kPageCount],
+          whole[kGranuleOffset],
+          whole[kBytes],
+          whole[kPaddedBytes],
+          found->first};
+}
+
+int32_t EngineMemory::DefineTemplate(std::span<const double> items,
+                                     std::span<const double> granule_first_item) {
+  const size_t count = items.size() / kFields;
+  if (items.size() % kFields != 0) Refuse("item", count, "has less than 7 fields");
+  if (count > kItemsMax) Refuse("item", kItemsMax, "is one too many");
+  const auto granule_first = CheckGranules(granule_first_item, count);
+
+  const std::lock_guard lock(mutex_);
+  std::vector<TemplateItem> checked;
+  checked.reserve(count);
+  std::unordered_map<int32_t, std::shared_ptr<Mapping>> named;
+  for (size_t i = 0; i < count; ++i) {
+    checked.push_back(CheckItem(i, items.subspan(i * kFields, kFields)));
+    named.try_emplace(checked.back().mapping, mappings_.at(checked.back().mapping));
+  }
+  std::vector<std::shared_ptr<Mapping>> mappings;
+  mappings.reserve(named.size());
+  for (auto& [number, mapping] : named) mappings.push_back(std::move(mapping));
+  templates_.emplace(next_, std::make_shared<CopyTemplate>(std::move(checked), granule_first,
+                                                           std::move(mappings)));
+  return next_++;
+}
+
+std::shared_ptr<const CopyTemplate> EngineMemory::FindTemplate(int32_t number) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = templates_.find(number);
+  return found == templates_.end() ? nullptr : found->second;
+}
+
+void EngineMemory::ReleaseTemplate(int32_t number) {
+  std::shared_ptr<const CopyTemplate> retired;  // destroyed after the lock
+  const std::lock_guard lock(mutex_);
+  const auto found = templates_.find(number);
+  if (found == templates_.end()) return;
+  retired = std::move(found->second);
+  templates_.erase(found);
+}
+
+}  // namespace orbitkv

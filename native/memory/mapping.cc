@@ -1,0 +1,29 @@
+#include "memory/mapping.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <string>
+
+#include "base/system_error.h"
+#include "memory/memfd.h"
+
+namespace orbitkv {
+
+std::shared_ptr<Mapping> Mapping::Import(int fd) { return Map(fd, SealedBytes(fd)); }
+
+std::shared_ptr<Mapping> Mapping::Map(int fd, uint64_t bytes) {
+  void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (base == MAP_FAILED)
+    throw SystemError(errno, "Cannot map " + std::to_string(bytes) + " bytes of shared memory");
+  // Advice only: a child has no use for it, and a core dump is no place for a peer's memory.
+  madvise(base, bytes, MADV_DONTFORK);
+  madvise(base, bytes, MADV_DONTDUMP);
+  return std::make_shared<Mapping>(static_cast<std::byte*>(base), bytes);
+}
+
+Mapping::Mapping(std::byte* base, uint64_t bytes) : base_(base), bytes_(bytes) {}
+
+Mapping::~Mapping() { munmap(base_, bytes_); }
+
+}  // namespace orbitkv
