@@ -88,9 +88,10 @@ export class WritebackMachine {
   }
 
   #request(request: WritebackRequest, out: WritebackEffect[]): void {
+    invariant(!this.#stopping, 'stop is the last request', { kind: request.kind })
     switch (request.kind) {
       case 'write':
-        return this.#accept(request, out)
+        return this.#accept(request)
       case 'set-window':
         this.#windowBytes = request.bytes
         return
@@ -101,7 +102,7 @@ export class WritebackMachine {
     }
   }
 
-  #accept(request: WritebackRequest & { kind: 'write' }, out: WritebackEffect[]): void {
+  #accept(request: WritebackRequest & { kind: 'write' }): void {
     const { job: id, file, fileOffsetBytes, list } = request
     const count = list.length / WRITE.doubles
     invariant(Number.isInteger(count) && count > 0, 'a job writes whole granules', { length: list.length })
@@ -114,12 +115,11 @@ export class WritebackMachine {
       nextOffsetBytes: fileOffsetBytes,
       inFlight: 0,
       writtenBytes: 0,
-      status: this.#stopping ? ERROR_CODES.draining : ERROR_CODES.ok,
+      status: ERROR_CODES.ok,
       askedUs: this.#nowUs,
     }
     this.#open.add(job)
-    if (this.#stopping) this.#end(job, out)
-    else this.#line.push(job)
+    this.#line.push(job)
   }
 
   #beginDrain(out: WritebackEffect[]): void {

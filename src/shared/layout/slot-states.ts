@@ -3,3 +3,6 @@ export const SLOT_STATE = { free: 0, submitted: 1, running: 2, done: 3, failed: 
 
 /** A state in which a slot may be finished. */
 export type TerminalSlotState = typeof SLOT_STATE.done | typeof SLOT_STATE.failed | typeof SLOT_STATE.cancelled
+
+/** "No block failed" in a slot's first-failed word. */
+export const NO_FIRST_FAILED = 0xffffffff

@@ -1,0 +1,342 @@
+import { ERROR_CODES } from '../../shared/base/errors.js'
+import { invariant, unreachable } from '../../shared/base/invariant.js'
+import type { Tally } from '../../shared/base/tally.js'
+import { CHECKSUM, COPY } from '../../shared/layout/descriptors.js'
+import { EMPTY_LIST, type List } from '../../shared/layout/records.js'
+import { NO_FIRST_FAILED, type TerminalSlotState } from '../../shared/layout/slot-states.js'
+import { fencePollDelayUs } from '../../shared/scheduling/fence-polls.js'
+import { OperationSlots } from '../../shared/scheduling/operation-slots.js'
+import { DRAM_WORKER_COUNT as COUNT, DRAM_WORKER_HISTOGRAM as HISTOGRAM } from './counters.js'
+import { Job, slotStateOf } from './job.js'
+import { DRAM_JOBS_MAX, type DramWorkerReply, type DramWorkerRequest } from './messages.js'
+
+/**
+ * What the dram-worker does next. It owns the copies of a job from its first record to its reply; the manager holds
+ * granules, leases and mapping for all of that time.
+ *
+ *   assembling ──last record──▶ fenced ──fence word reached──▶ copying ──last part ended──▶ answered
+ *        └──────────────────────┴── cancel, stop ──▶ draining ──parts in flight ended──────────┘
+ *                                    a part failed ──▶ draining
+ *
+ * | state      | parts on the stream | unqueued parts | leaves by                                             |
+ * |------------|---------------------|----------------|-------------------------------------------------------|
+ * | assembling | none                | growing        | the record without `more`                             |
+ * | fenced     | none                | all            | the client's fence word, cancel, stop                 |
+ * | copying    | some                | some           | the last part's end, a failure, cancel, stop          |
+ * | draining   | some                | dropped        | the last part's end                                   |
+ *
+ * Invariants
+ * - parts on the stream never exceed `parts`, and a part holds descriptors of one job only: its failure is one job's;
+ * - no part of a job is queued before its fence is reached, and a fenced job holds up no other;
+ * - jobs with parts to queue take turns, one part each;
+ * - a job is answered exactly once, and only when none of its parts is on the stream; a restore's slot is finished once,
+ *   immediately before that answer; status 0 means that every descriptor was carried out;
+ * - cancel changes nothing for a job that has ended, and nothing twice;
+ * - a completion that names no part on the stream is counted and changes nothing;
+ * - after `stop` nothing is queued, what waits (fenced jobs too) ends as `draining`; `stopped` is answered once, last.
+ */
+export class DramWorkerMachine {
+  readonly #tally: Tally
+  readonly #partDescriptors: number
+  readonly #results: Uint32Array
+  readonly #places: OperationSlots
+  readonly #jobAt: (Job | null)[]
+  readonly #firstAt: Float64Array
+  readonly #countAt: Float64Array
+  /** Jobs not answered; the job at the front has the next turn. */
+  readonly #jobs: Job[] = []
+  #nowUs = 0
+  #nextPollUs = Number.POSITIVE_INFINITY
+  #stopping = false
+  #stopped = false
+
+  /** @param results where the port writes checksums: `parts * partDescriptors` at least */
+  constructor(options: DramWorkerOptions, results: Uint32Array, tally: Tally) {
+    const { parts, partDescriptors } = options
+    invariant(results.length >= parts * partDescriptors, 'every part has room for its checksums', { parts })
+    this.#tally = tally
+    this.#partDescriptors = partDescriptors
+    this.#results = results
+    this.#places = new OperationSlots(parts)
+    this.#jobAt = new Array<Job | null>(parts).fill(null)
+    this.#firstAt = new Float64Array(parts)
+    this.#countAt = new Float64Array(parts)
+  }
+
+  /** Parts on the stream. */
+  get inFlight(): number {
+    return this.#places.heldCount
+  }
+
+  get idle(): boolean {
+    return this.#jobs.length === 0
+  }
+
+  /** True once `stopped` was answered: nothing is owned and nothing follows. */
+  get stopped(): boolean {
+    return this.#stopped
+  }
+
+  /** When the next tick is needed to look at a fence; infinite when no job waits for one. */
+  get nextTickUs(): number {
+    return this.#nextPollUs
+  }
+
+  step(input: DramWorkerInput, out: DramWorkerEffect[]): void {
+    switch (input.kind) {
+      case 'request':
+        this.#request(input.request, out)
+        break
+      case 'stream-completed':
+        this.#complete(input.tag, input.result, out)
+        break
+      case 'fence-read':
+        this.#fenceRead(input.job, input.value, out)
+        break
+      case 'tick':
+        this.#nowUs = input.nowUs
+        if (this.#nowUs >= this.#nextPollUs) this.#pollFences(out)
+        return
+      default:
+        return unreachable(input)
+    }
+    this.#queueInTurns(out)
+    this.#gauge()
+    this.#endWhenDrained(out)
+  }
+
+  #request(request: DramWorkerRequest, out: DramWorkerEffect[]): void {
+    invariant(!this.#stopping, 'stop is the last request', { kind: request.kind })
+    switch (request.kind) {
+      case 'save':
+      case 'restore':
+        return this.#accept(this.#jobOf(request, COPY.doubles), request.list, request.more === 0, out)
+      case 'checksum': {
+        const job = new Job(request, CHECKSUM.doubles, this.#nowUs)
+        this.#admit(job)
+        return this.#accept(job, request.list, true, out)
+      }
+      case 'cancel':
+        for (const job of this.#jobs.filter((each) => each.id === request.job)) {
+          this.#drop(job, ERROR_CODES.cancelled, out)
+        }
+        return
+      case 'stop':
+        this.#stopping = true
+        for (const job of [...this.#jobs]) {
+          job.complete = true // no record follows `stop`
+          this.#drop(job, ERROR_CODES.draining, out)
+        }
+        return
+      default:
+        return unreachable(request)
+    }
+  }
+
+  /** The job that a record belongs to: one that is still assembling, or a new one. */
+  #jobOf(request: DramWorkerRequest & { kind: 'save' | 'restore' }, doubles: number): Job {
+    const known = this.#jobs.find((job) => job.id === request.job && job.kind !== 'checksum')
+    if (known !== undefined) {
+      invariant(!known.complete && known.kind === request.kind, 'a job number is not used twice', { job: known.id })
+      return known
+    }
+    const job = new Job(request, doubles, this.#nowUs)
+    this.#admit(job)
+    return job
+  }
+
+  #admit(job: Job): void {
+    invariant(this.#jobs.length < DRAM_JOBS_MAX, 'the manager keeps within the completion ring', { job: job.id })
+    this.#jobs.push(job)
+  }
+
+  #accept(job: Job, list: List, last: boolean, out: DramWorkerEffect[]): void {
+    const doubles = job.kind === 'checksum' ? CHECKSUM.doubles : COPY.doubles
+    invariant(list.length % doubles === 0, 'a list is a whole number of descriptors', { length: list.length })
+    job.append(list)
+    job.complete = last
+    if (!last) return
+    if (job.over) return this.#end(job, out)
+    if (!job.fenceReached) this.#pollFence(job, out)
+  }
+
+  /** Nothing more of the job is queued; it ends once nothing of it is on the stream. The first reason stays. */
+  #drop(job: Job, status: number, out: DramWorkerEffect[]): void {
+    if (job.status === ERROR_CODES.ok) job.status = status
+    if (job.over) this.#end(job, out)
+  }
+
+  #queueInTurns(out: DramWorkerEffect[]): void {
+    while (this.#places.freeCount > 0) {
+      const turn = this.#jobs.findIndex((job) => job.ready)
+      const job = this.#jobs[turn]
+      if (job === undefined) return
+      this.#queuePart(job, out)
+      this.#jobs.splice(turn, 1)
+      this.#jobs.push(job)
+    }
+  }
+
+  #queuePart(job: Job, out: DramWorkerEffect[]): void {
+    const place = this.#places.acquire()
+    const { doubles, offset, count, first } = job.take(this.#partDescriptors)
+    const tag = this.#places.tagOf(place)
+    this.#jobAt[place] = job
+    this.#firstAt[place] = first
+    this.#countAt[place] = count
+    job.partsInFlight += 1
+    if (job.kind === 'checksum') {
+      out.push({ kind: 'checksum', tag, doubles, offset, count, resultBase: place * this.#partDescriptors })
+    } else out.push({ kind: 'copy', tag, direction: job.kind === 'restore' ? 0 : 1, doubles, offset, count })
+  }
+
+  #complete(tag: number, result: number, out: DramWorkerEffect[]): void {
+    const place = this.#places.resolve(tag)
+    if (place < 0) return this.#tally.add(COUNT.completionsStray, 1)
+    const job = this.#jobAt[place]
+    invariant(job !== null && job !== undefined, 'a held place names its job', { place })
+    this.#jobAt[place] = null
+    this.#places.release(place)
+    job.partsInFlight -= 1
+    if (result < 0) return this.#drop(job, ERROR_CODES.io_copy_failed, out)
+    if (job.kind === 'checksum') this.#keepResults(job, place)
+    if (job.over) this.#end(job, out)
+  }
+
+  #keepResults(job: Job, place: number): void {
+    const count = this.#countAt[place] as number
+    const base = place * this.#partDescriptors
+    job.results.set(this.#results.subarray(base, base + count), this.#firstAt[place] as number)
+    this.#tally.add(COUNT.checksums, count)
+  }
+
+  #fenceRead(id: number, value: number, out: DramWorkerEffect[]): void {
+    const job = this.#jobs.find((each) => each.id === id && each.finish !== null)
+    if (job === undefined || job.finish === null || job.fenceReached || value < job.finish.fence) return
+    job.fenceReached = true
+    if (job.over) this.#end(job, out)
+  }
+
+  #pollFences(out: DramWorkerEffect[]): void {
+    this.#nextPollUs = Number.POSITIVE_INFINITY
+    for (const job of this.#jobs) {
+      if (job.fenceReached || !job.complete || job.over) continue
+      if (this.#nowUs >= job.nextPollUs) this.#pollFence(job, out)
+      this.#nextPollUs = Math.min(this.#nextPollUs, job.nextPollUs)
+    }
+  }
+
+  #pollFence(job: Job, out: DramWorkerEffect[]): void {
+    if (job.finish === null) return
+    job.nextPollUs = this.#nowUs + fencePollDelayUs(this.#nowUs - job.sinceUs)
+    this.#nextPollUs = Math.min(this.#nextPollUs, job.nextPollUs)
+    out.push({ kind: 'poll-fence', job: job.id, slots: job.finish.slots, slot: job.finish.slot })
+  }
+
+  #end(job: Job, out: DramWorkerEffect[]): void {
+    invariant(job.partsInFlight === 0, 'a job ends when nothing of it is on the stream', { job: job.id })
+    this.#jobs.splice(this.#jobs.indexOf(job), 1)
+    const { id, status } = job
+    const latencyUs = Math.max(0, this.#nowUs - job.sinceUs)
+    if (status === ERROR_CODES.cancelled) this.#tally.add(COUNT.jobsCancelled, 1)
+    switch (job.kind) {
+      case 'save':
+        this.#tally.observe(HISTOGRAM.saveDuration, latencyUs)
+        this.#tally.add(status === ERROR_CODES.ok ? COUNT.savesDone : COUNT.savesFailed, 1)
+        out.push({ kind: 'reply', reply: { kind: 'save-done', job: id, status } })
+        return
+      case 'checksum': {
+        const ok = status === ERROR_CODES.ok
+        const list = ok ? { doubles: job.results, offset: 0, length: job.results.length } : EMPTY_LIST
+        out.push({ kind: 'reply', reply: { kind: 'checksum-done', job: id, status, list } })
+        return
+      }
+      case 'restore':
+        return this.#endRestore(job, latencyUs, out)
+      default:
+        return unreachable(job.kind)
+    }
+  }
+
+  #endRestore(job: Job, latencyUs: number, out: DramWorkerEffect[]): void {
+    invariant(job.finish !== null, 'a restore names its slot', { job: job.id })
+    const { slots, slot, slotGeneration } = job.finish
+    const { id, status } = job
+    const bytes = status === ERROR_CODES.ok ? job.bytes : 0
+    this.#tally.observe(HISTOGRAM.loadDuration, latencyUs)
+    this.#tally.add(status === ERROR_CODES.ok ? COUNT.loadsDone : COUNT.loadsFailed, 1)
+    this.#tally.add(COUNT.loadBytes, bytes)
+    out.push({
+      kind: 'finish-slot',
+      slots,
+      slot,
+      slotGeneration,
+      state: slotStateOf(status),
+      errorCode: status,
+      firstFailed: NO_FIRST_FAILED,
+      bytes,
+      admitUs: job.sinceUs,
+    })
+    out.push({ kind: 'reply', reply: { kind: 'restore-done', job: id, status, bytes, latencyUs } })
+  }
+
+  #endWhenDrained(out: DramWorkerEffect[]): void {
+    if (!this.#stopping || this.#stopped || !this.idle) return
+    this.#stopped = true
+    out.push({ kind: 'reply', reply: { kind: 'stopped' } })
+  }
+
+  #gauge(): void {
+    let fenced = 0
+    for (const job of this.#jobs) if (!job.fenceReached && job.complete) fenced += 1
+    this.#tally.set(COUNT.jobsActive, this.#jobs.length)
+    this.#tally.set(COUNT.jobsFenced, fenced)
+    this.#tally.set(COUNT.partsInFlight, this.inFlight)
+  }
+}
+
+export interface DramWorkerOptions {
+  /** Parts on the stream at once, a power of two. */
+  readonly parts: number
+  /** Descriptors in one part at most: the grain of cancellation and of turns. */
+  readonly partDescriptors: number
+}
+
+export type DramWorkerInput =
+  | { readonly kind: 'request'; readonly request: DramWorkerRequest }
+  /** `result`: 0, or -errno, from the stream or from the call that should have queued the part. */
+  | { readonly kind: 'stream-completed'; readonly tag: number; readonly result: number }
+  /** The client's fence word, as asked by `poll-fence`. */
+  | { readonly kind: 'fence-read'; readonly job: number; readonly value: number }
+  | { readonly kind: 'tick'; readonly nowUs: number }
+
+export type DramWorkerEffect =
+  | {
+      readonly kind: 'copy'
+      readonly tag: number
+      readonly direction: 0 | 1
+      readonly doubles: Float64Array
+      readonly offset: number
+      readonly count: number
+    }
+  | {
+      readonly kind: 'checksum'
+      readonly tag: number
+      readonly doubles: Float64Array
+      readonly offset: number
+      readonly count: number
+      readonly resultBase: number
+    }
+  | { readonly kind: 'poll-fence'; readonly job: number; readonly slots: number; readonly slot: number }
+  | {
+      readonly kind: 'finish-slot'
+      readonly slots: number
+      readonly slot: number
+      readonly slotGeneration: number
+      readonly state: TerminalSlotState
+      readonly errorCode: number
+      readonly firstFailed: number
+      readonly bytes: number
+      readonly admitUs: number
+    }
+  | { readonly kind: 'reply'; readonly reply: DramWorkerReply }

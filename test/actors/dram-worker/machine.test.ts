@@ -1,0 +1,426 @@
+import test from 'ava'
+import fc from 'fast-check'
+import { DRAM_WORKER_COUNT as COUNT } from '../../../src/actors/dram-worker/counters.js'
+import {
+  type DramWorkerEffect,
+  type DramWorkerInput,
+  DramWorkerMachine,
+} from '../../../src/actors/dram-worker/machine.js'
+import { ERROR_CODES } from '../../../src/shared/base/errors.js'
+import { CHECKSUM, COPY } from '../../../src/shared/layout/descriptors.js'
+import { listOf } from '../../../src/shared/layout/records.js'
+import { SLOT_STATE } from '../../../src/shared/layout/slot-states.js'
+import { demand } from '../../support/demand.js'
+import { FakeDevice } from '../../support/fake-device.js'
+import { PlainTally } from '../../support/plain-tally.js'
+
+const OPTIONS = { parts: 4, partDescriptors: 3 }
+const BYTES = 4096
+
+interface Machine {
+  step(input: DramWorkerInput, out: DramWorkerEffect[]): void
+  readonly idle: boolean
+  readonly stopped: boolean
+}
+
+type Command =
+  | { act: 'job'; job: 'save' | 'restore'; records: number[]; fence: number }
+  | { act: 'checksum'; count: number }
+  | { act: 'complete'; pick: number; failed: boolean }
+  | { act: 'stray'; pick: number }
+  | { act: 'fence'; pick: number }
+  | { act: 'cancel'; pick: number }
+  | { act: 'tick'; us: number }
+
+const command: fc.Arbitrary<Command> = fc.oneof(
+  fc.record({
+    act: fc.constant('job' as const),
+    job: fc.constantFrom('save' as const, 'restore' as const),
+    records: fc.array(fc.nat({ max: 7 }), { minLength: 1, maxLength: 3 }),
+    fence: fc.constantFrom(0, 0, 1, 5),
+  }),
+  fc.record({ act: fc.constant('checksum' as const), count: fc.integer({ min: 1, max: 8 }) }),
+  fc.record({ act: fc.constant('complete' as const), pick: fc.nat({ max: 99 }), failed: fc.constant(false) }),
+  fc.record({ act: fc.constant('complete' as const), pick: fc.nat({ max: 99 }), failed: fc.constant(false) }),
+  fc.record({ act: fc.constant('complete' as const), pick: fc.nat({ max: 99 }), failed: fc.boolean() }),
+  fc.record({ act: fc.constant('stray' as const), pick: fc.nat({ max: 99 }) }),
+  fc.record({ act: fc.constant('fence' as const), pick: fc.nat({ max: 99 }) }),
+  fc.record({ act: fc.constant('cancel' as const), pick: fc.nat({ max: 99 }) }),
+  fc.record({ act: fc.constant('tick' as const), us: fc.nat({ max: 5000 }) }),
+)
+
+type Part = DramWorkerEffect & { kind: 'copy' | 'checksum' }
+
+interface Known {
+  readonly id: number
+  readonly kind: 'save' | 'restore' | 'checksum'
+  readonly count: number
+  readonly fence: number
+  fenceValue: number
+  /** Descriptor -> how often it was queued. */
+  readonly queued: Set<number>
+  inFlight: number
+  status: number
+  finished: number
+}
+
+/** Drives a machine with a stream that completes in any order, and throws at the first broken invariant. */
+class Run {
+  readonly stream = new FakeDevice<Part>()
+  readonly results = new Uint32Array(OPTIONS.parts * OPTIONS.partDescriptors)
+  readonly tally = new PlainTally()
+  readonly open = new Map<number, Known>()
+  readonly machine: Machine
+  readonly ended: number[] = []
+  nextJob = 0
+  nowUs = 0
+  strays = 0
+  stopRequested = false
+  stoppedReplies = 0
+
+  constructor(make: (results: Uint32Array, tally: PlainTally) => Machine) {
+    this.machine = make(this.results, this.tally)
+  }
+
+  /** One input, then the effects as effects.ts carries them out: a polled fence is answered at once. */
+  feed(input: DramWorkerInput): void {
+    const out: DramWorkerEffect[] = []
+    this.machine.step(input, out)
+    for (const effect of out) this.#check(effect)
+    demand(this.stream.inFlight.length <= OPTIONS.parts, 'never more parts than places')
+    demand(this.tally.at(COUNT.completionsStray) === this.strays, 'strays are counted')
+    for (const effect of out) {
+      if (effect.kind !== 'poll-fence') continue
+      const known = this.open.get(effect.job)
+      if (known !== undefined) this.feed({ kind: 'fence-read', job: effect.job, value: known.fenceValue })
+    }
+  }
+
+  #check(effect: DramWorkerEffect): void {
+    demand(this.stoppedReplies === 0, 'nothing follows stopped')
+    switch (effect.kind) {
+      case 'copy':
+      case 'checksum':
+        return this.#queued(effect)
+      case 'poll-fence': {
+        const known = this.open.get(effect.job)
+        demand(known !== undefined && known.fence > 0 && effect.slot === known.id, 'a fence is polled for a job')
+        return
+      }
+      case 'finish-slot': {
+        const known = this.open.get(effect.slot)
+        demand(known !== undefined && known.kind === 'restore', 'only an open restore finishes its slot')
+        demand(known.inFlight === 0, 'a slot is finished when nothing of the job is on the stream')
+        demand(effect.slotGeneration === known.id * 3 && effect.admitUs === 1, 'the slot is the one that was asked')
+        known.finished += 1
+        demand(known.finished === 1, 'a slot is finished once')
+        const { done, cancelled, failed } = SLOT_STATE
+        const stateOf = new Map([
+          [0, done],
+          [ERROR_CODES.cancelled, cancelled],
+        ] as [number, number][])
+        demand(effect.state === (stateOf.get(effect.errorCode) ?? failed), 'the state tells the status')
+        demand(effect.bytes === (effect.errorCode === 0 ? BYTES : 0), 'bytes are those restored')
+        return
+      }
+      case 'reply':
+        return this.#answered(effect.reply)
+    }
+  }
+
+  #queued(part: Part): void {
+    demand(!this.stopRequested, 'nothing is queued after stop')
+    const doubles = part.kind === 'copy' ? COPY.doubles : CHECKSUM.doubles
+    const idField = part.kind === 'copy' ? COPY.template : CHECKSUM.segmentBytes
+    const indexField = part.kind === 'copy' ? COPY.granule : CHECKSUM.poolOffsetBytes
+    demand(part.count >= 1 && part.count <= OPTIONS.partDescriptors, 'a part is bounded and not empty')
+    const known = this.open.get(part.doubles[part.offset + idField] as number)
+    demand(known !== undefined && known.status === 0, 'only a healthy job queues')
+    demand(known.fence <= known.fenceValue, 'no part before the fence')
+    const direction = known.kind === 'restore' ? 0 : 1
+    demand(
+      part.kind === 'checksum' ? known.kind === 'checksum' : part.direction === direction,
+      'the direction is right',
+    )
+    for (let each = 0; each < part.count; each++) {
+      const at = part.offset + each * doubles
+      demand(part.doubles[at + idField] === known.id, 'a part is of one job')
+      const index = part.doubles[at + indexField] as number
+      demand(index === known.queued.size && index < known.count, 'each descriptor once, in order')
+      known.queued.add(index)
+    }
+    known.inFlight += 1
+    this.stream.submit(part)
+  }
+
+  #answered(reply: (DramWorkerEffect & { kind: 'reply' })['reply']): void {
+    if (reply.kind === 'stopped') {
+      demand(this.stopRequested && this.open.size === 0, 'stopped comes after every reply')
+      this.stoppedReplies += 1
+      return
+    }
+    const known = this.open.get(reply.job)
+    demand(known !== undefined && reply.kind === `${known.kind}-done`, 'a job is answered once, as what it is')
+    demand(known.inFlight === 0, 'no answer while a part of the job is on the stream')
+    demand(reply.status === known.status, 'the answer says what happened')
+    demand(reply.status !== 0 || known.queued.size === known.count, 'done means every descriptor')
+    demand(known.finished === (known.kind === 'restore' ? 1 : 0), 'the slot is finished before the answer')
+    if (reply.kind === 'checksum-done') {
+      const { doubles, offset, length } = reply.list
+      demand(length === (reply.status === 0 ? known.count : 0), 'one checksum a descriptor')
+      for (let index = 0; index < length; index++) {
+        demand(doubles[offset + index] === checksumOf(known.id, index), 'the checksum is that of its granule')
+      }
+    }
+    this.open.delete(reply.job)
+    this.ended.push(reply.job)
+  }
+
+  run(command: Command): void {
+    switch (command.act) {
+      case 'job': {
+        const count = command.records.reduce((sum, each) => sum + each, 0)
+        const id = this.#open(command.job, count, command.fence)
+        let first = 0
+        for (const [record, copies] of command.records.entries()) {
+          const numbers = Array.from({ length: copies }, (_, at) => [id, first + at, 0, 0, 0, 1]).flat()
+          first += copies
+          const list = listOf(numbers)
+          const more = record + 1 < command.records.length ? 1 : 0
+          const finish = { slots: 9, slot: id, slotGeneration: id * 3, fence: command.fence }
+          const common = { job: id, more, list, ...finish } as const
+          this.feed({
+            kind: 'request',
+            request:
+              command.job === 'save'
+                ? { kind: 'save', ...common }
+                : { kind: 'restore', bytes: BYTES, admitUs: 1, ...common },
+          })
+          list.doubles.fill(-9) // the list ends with its record
+        }
+        return
+      }
+      case 'checksum': {
+        const id = this.#open('checksum', command.count, 0)
+        const list = listOf(Array.from({ length: command.count }, (_, at) => [at, 1, id, 1]).flat())
+        this.feed({ kind: 'request', request: { kind: 'checksum', job: id, list } })
+        list.doubles.fill(-9)
+        return
+      }
+      case 'complete':
+        return this.#complete(command)
+      case 'stray':
+        this.strays += 1
+        return this.feed({ kind: 'stream-completed', tag: this.stream.strayTag(command.pick), result: 0 })
+      case 'fence': {
+        const known = [...this.open.values()][command.pick % Math.max(1, this.open.size)]
+        if (known !== undefined) known.fenceValue = command.pick
+        return
+      }
+      case 'cancel': {
+        const known = [...this.open.values()][command.pick % (this.open.size + 1)]
+        if (known !== undefined && known.status === 0) known.status = ERROR_CODES.cancelled
+        const job = known?.id ?? this.ended[0] ?? 12345
+        this.feed({ kind: 'request', request: { kind: 'cancel', job } })
+        demand(
+          known === undefined || known.inFlight > 0 || !this.open.has(job),
+          'a cancelled job waits for its parts only',
+        )
+        return
+      }
+      case 'tick':
+        this.nowUs += command.us
+        return this.feed({ kind: 'tick', nowUs: this.nowUs })
+    }
+  }
+
+  #open(kind: Known['kind'], count: number, fence: number): number {
+    const id = this.nextJob++
+    const known = {
+      id,
+      kind,
+      count,
+      fence,
+      fenceValue: 0,
+      queued: new Set<number>(),
+      inFlight: 0,
+      status: 0,
+      finished: 0,
+    }
+    this.open.set(id, known)
+    return id
+  }
+
+  #complete(command: { pick: number; failed: boolean }): void {
+    const part = this.stream.finish(command.pick)
+    if (part === null) return
+    const idField = part.kind === 'copy' ? COPY.template : CHECKSUM.segmentBytes
+    const known = this.open.get(part.doubles[part.offset + idField] as number)
+    demand(known !== undefined, 'a job lives while a part of it is on the stream')
+    known.inFlight -= 1
+    if (command.failed && known.status === 0) known.status = ERROR_CODES.io_copy_failed
+    if (part.kind === 'checksum' && !command.failed) {
+      for (let each = 0; each < part.count; each++) {
+        const index = part.doubles[part.offset + each * CHECKSUM.doubles + CHECKSUM.poolOffsetBytes] as number
+        this.results[part.resultBase + each] = checksumOf(known.id, index)
+      }
+    }
+    this.feed({ kind: 'stream-completed', tag: part.tag, result: command.failed ? -5 : 0 })
+    this.results.fill(0, 0, this.stream.inFlight.length === 0 ? undefined : 0) // an idle stream keeps no results
+  }
+
+  stop(): void {
+    this.stopRequested = true
+    for (const known of this.open.values()) {
+      const whole = known.queued.size === known.count && known.fence <= known.fenceValue
+      if (known.status === 0) known.status = whole && known.inFlight === 0 ? 0 : ERROR_CODES.draining
+    }
+    this.feed({ kind: 'request', request: { kind: 'stop' } })
+  }
+
+  drain(): void {
+    for (const known of this.open.values()) known.fenceValue = 100
+    for (let round = 0; round < 200 && this.open.size > 0; round++) {
+      this.run({ act: 'tick', us: 2000 })
+      this.run({ act: 'complete', pick: round, failed: false })
+    }
+    demand(this.open.size === 0 && this.machine.idle, 'everything drains')
+    for (const gauge of [COUNT.jobsActive, COUNT.jobsFenced, COUNT.partsInFlight]) {
+      demand(this.tally.at(gauge) === 0, 'gauges rest at zero')
+    }
+    demand(this.machine.stopped === this.stopRequested, 'stops when asked')
+    demand(this.stoppedReplies === (this.stopRequested ? 1 : 0), 'stopped is answered once')
+  }
+}
+
+function checksumOf(job: number, index: number): number {
+  return 4_000_000_000 + job * 1000 + index
+}
+
+const real = (results: Uint32Array, tally: PlainTally): Machine => new DramWorkerMachine(OPTIONS, results, tally)
+
+function property(make: (results: Uint32Array, tally: PlainTally) => Machine) {
+  return fc.property(fc.array(command, { maxLength: 60 }), fc.boolean(), (steps, stop) => {
+    const run = new Run(make)
+    for (const step of steps) run.run(step)
+    if (stop) run.stop()
+    run.drain()
+  })
+}
+
+/** Wraps the machine, so that a twin changes one thing only. */
+class Twin implements Machine {
+  readonly inner: DramWorkerMachine
+  constructor(results: Uint32Array, tally: PlainTally) {
+    this.inner = new DramWorkerMachine(OPTIONS, results, tally)
+  }
+  get idle() {
+    return this.inner.idle
+  }
+  get stopped() {
+    return this.inner.stopped
+  }
+  step(input: DramWorkerInput, out: DramWorkerEffect[]): void {
+    this.inner.step(input, out)
+  }
+}
+
+function restore(job: number, copies: number, fence: number): DramWorkerInput {
+  const list = listOf(Array.from({ length: copies }, (_, at) => [job, at, 0, 0, 0, 1]).flat())
+  const finish = { slots: 9, slot: job, slotGeneration: 1, fence }
+  return { kind: 'request', request: { kind: 'restore', job, more: 0, bytes: BYTES, admitUs: 0, list, ...finish } }
+}
+
+test('dram-worker: finishes each job once, after its last part, and drains', (t) => {
+  fc.assert(property(real), { numRuns: 600 })
+  t.pass()
+})
+
+test('dram-worker: the property catches a twin that finishes a cancelled slot while its parts run', (t) => {
+  class Hasty extends Twin {
+    override step(input: DramWorkerInput, out: DramWorkerEffect[]): void {
+      super.step(input, out)
+      if (input.kind !== 'request' || input.request.kind !== 'cancel' || out.length > 0) return
+      const { job } = input.request
+      out.push({
+        kind: 'finish-slot',
+        slots: 9,
+        slot: job,
+        slotGeneration: job * 3,
+        state: SLOT_STATE.cancelled,
+        errorCode: ERROR_CODES.cancelled,
+        firstFailed: 0,
+        bytes: 0,
+        admitUs: 1,
+      })
+    }
+  }
+  const found = fc.check(
+    property((results, tally) => new Hasty(results, tally)),
+    { numRuns: 600 },
+  )
+  t.regex(String(found.errorInstance), /finishe[sd]/)
+})
+
+test('dram-worker: the property catches a twin that does not wait for fences', (t) => {
+  class Eager extends Twin {
+    override step(input: DramWorkerInput, out: DramWorkerEffect[]): void {
+      const fenced = input.kind === 'request' && 'fence' in input.request
+      super.step(fenced ? ({ ...input, request: { ...input.request, fence: 0 } } as DramWorkerInput) : input, out)
+    }
+  }
+  const found = fc.check(
+    property((results, tally) => new Eager(results, tally)),
+    { numRuns: 600 },
+  )
+  t.regex(String(found.errorInstance), /no part before the fence/)
+})
+
+test('dram-worker: a fenced job holds up no other, and goes when its fence is reached', (t) => {
+  const machine = new DramWorkerMachine(OPTIONS, new Uint32Array(12), new PlainTally())
+  const out: DramWorkerEffect[] = []
+  machine.step(restore(1, 2, 5), out)
+  t.deepEqual(out.splice(0), [{ kind: 'poll-fence', job: 1, slots: 9, slot: 1 }])
+  machine.step({ kind: 'fence-read', job: 1, value: 4 }, out)
+  machine.step(restore(2, 1, 0), out)
+  t.like(out.splice(0), [{ kind: 'copy', count: 1 }])
+  machine.step({ kind: 'tick', nowUs: machine.nextTickUs }, out)
+  t.deepEqual(out.splice(0), [{ kind: 'poll-fence', job: 1, slots: 9, slot: 1 }])
+  machine.step({ kind: 'fence-read', job: 1, value: 5 }, out)
+  t.like(out, [{ kind: 'copy', count: 2 }])
+})
+
+test('dram-worker: cancel ends a job whose fence never comes', (t) => {
+  const machine = new DramWorkerMachine(OPTIONS, new Uint32Array(12), new PlainTally())
+  const out: DramWorkerEffect[] = []
+  machine.step(restore(1, 2, 5), out)
+  out.length = 0
+  machine.step({ kind: 'request', request: { kind: 'cancel', job: 1 } }, out)
+  t.like(out, [
+    { kind: 'finish-slot', slot: 1, state: SLOT_STATE.cancelled, errorCode: ERROR_CODES.cancelled, bytes: 0 },
+    { kind: 'reply', reply: { kind: 'restore-done', status: ERROR_CODES.cancelled } },
+  ])
+  t.true(machine.idle)
+})
+
+test('dram-worker: a small job takes its turn beside a large one', (t) => {
+  const machine = new DramWorkerMachine(OPTIONS, new Uint32Array(12), new PlainTally())
+  const out: DramWorkerEffect[] = []
+  machine.step(restore(1, 300, 0), out)
+  machine.step(restore(2, 3, 0), out)
+  const parts = out.splice(0).map((effect) => (effect.kind === 'copy' ? effect.tag : -1))
+  t.is(parts.length, OPTIONS.parts)
+  machine.step({ kind: 'stream-completed', tag: parts[0] as number, result: 0 }, out)
+  machine.step({ kind: 'stream-completed', tag: parts[1] as number, result: 0 }, out)
+  t.true(out.some((effect) => effect.kind === 'copy' && effect.doubles[effect.offset + COPY.template] === 2))
+})
+
+test('dram-worker: without waiting jobs no tick is asked for', (t) => {
+  const machine = new DramWorkerMachine(OPTIONS, new Uint32Array(12), new PlainTally())
+  t.is(machine.nextTickUs, Number.POSITIVE_INFINITY)
+  machine.step(restore(1, 1, 5), [])
+  t.true(Number.isFinite(machine.nextTickUs))
+  machine.step({ kind: 'fence-read', job: 1, value: 9 }, [])
+  machine.step({ kind: 'tick', nowUs: 1e6 }, [])
+  t.is(machine.nextTickUs, Number.POSITIVE_INFINITY)
+})
