@@ -1,0 +1,30 @@
+#pragma once
+
+#include <node_api.h>
+
+/// Every function of the surface, in the order of src/binding/surface.ts. Each is defined in the
+/// file of its noun.
+namespace orbitkv::addon {
+
+#define ORBITKV_FUNCTION(name) napi_value name(napi_env env, napi_callback_info call)
+
+ORBITKV_FUNCTION(ProbeHost);
+
+ORBITKV_FUNCTION(OpenPool);
+ORBITKV_FUNCTION(ClosePool);
+ORBITKV_FUNCTION(PoolView);
+
+ORBITKV_FUNCTION(OpenShard);
+ORBITKV_FUNCTION(LockPath);
+ORBITKV_FUNCTION(UnlockPath);
+ORBITKV_FUNCTION(CloseShard);
+
+ORBITKV_FUNCTION(OpenPort);
+ORBITKV_FUNCTION(WakePort);
+ORBITKV_FUNCTION(WakeAll);
+ORBITKV_FUNCTION(Shutdown);
+
+ORBITKV_FUNCTION(CloseFd);
+ORBITKV_FUNCTION(ReadMonotonicUs);
+
+}  // namespace orbitkv::addon

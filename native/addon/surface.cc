@@ -1,0 +1,38 @@
+// The module: the names of `Native` in src/binding/surface.ts, in its order.
+#include "addon/functions.h"
+
+namespace orbitkv::addon {
+namespace {
+
+struct NamedFunction {
+  const char* name;
+  napi_callback function;
+};
+
+constexpr NamedFunction kSurface[] = {
+    {"probe", ProbeHost},
+
+    {"openPool", OpenPool},     {"closePool", ClosePool},
+    {"poolView", PoolView},
+
+    {"openShard", OpenShard},   {"lockPath", LockPath},
+    {"unlockPath", UnlockPath}, {"closeShard", CloseShard},
+
+    {"openPort", OpenPort},     {"wake", WakePort},
+    {"wakeAll", WakeAll},       {"shutdown", Shutdown},
+
+    {"closeFd", CloseFd},       {"monotonicUs", ReadMonotonicUs},
+};
+
+}  // namespace
+}  // namespace orbitkv::addon
+
+NAPI_MODULE_INIT() {
+  for (const auto& [name, function] : orbitkv::addon::kSurface) {
+    napi_value value;
+    if (napi_create_function(env, name, NAPI_AUTO_LENGTH, function, nullptr, &value) != napi_ok)
+      return nullptr;
+    napi_set_named_property(env, exports, name, value);
+  }
+  return exports;
+}

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "memory/registry.h"
+
+namespace orbitkv {
+
+/// Pinned pool of the host: anonymous, 2 MiB aligned, populated, not inherited by children, left
+/// out of core dumps. Unmapped when the last port, stream job or view lets go of it.
+class Pool {
+ public:
+  /// Throws SystemError: ENOMEM names what was asked and what the host allows.
+  static std::shared_ptr<Pool> Open(size_t bytes);
+
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+  ~Pool();
+
+  std::byte* base() const { return base_; }
+  size_t bytes() const { return bytes_; }
+  /// Bytes in huge pages, read back from the kernel after populating.
+  size_t huge_page_bytes() const { return huge_page_bytes_; }
+  double populate_ms() const { return populate_ms_; }
+
+  /// True when [offset, offset + bytes) lies inside.
+  bool Contains(uint64_t offset, uint64_t bytes) const {
+    return bytes <= bytes_ && offset <= bytes_ - bytes;
+  }
+
+ private:
+  Pool(std::byte* base, size_t bytes) : base_(base), bytes_(bytes) {}
+
+  std::byte* base_;
+  size_t bytes_;
+  size_t huge_page_bytes_ = 0;
+  double populate_ms_ = 0;
+};
+
+/// Pool number -> pool. `Pools().Find(n)` keeps it mapped for as long as the shared_ptr lives.
+inline Registry<Pool>& Pools() { return RegistryOf<Pool>(); }
+
+}  // namespace orbitkv

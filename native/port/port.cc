@@ -1,0 +1,271 @@
+#include "port/port.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/clock.h"
+#include "codec/crc32.h"
+#include "posix/posix_queue.h"
+#include "uring/uring_queue.h"
+
+namespace orbitkv {
+
+namespace {
+
+// A thread that sleeps in native code cannot be terminated: it comes back at least this often.
+constexpr int64_t kSleepUsMax = 100'000;
+// Same request again after EAGAIN or EINTR before it fails.
+constexpr uint8_t kAttemptsMax = 8;
+constexpr int32_t kParkedNative = 2;
+constexpr double kOffsetEnd = 9007199254740992.0;  // 2^53
+// Largest transfer of one read or write in Linux.
+constexpr uint64_t kTransferBytesMax = 0x7ffff000;
+// Direct I/O on a filesystem that does not say: the least that any block device takes.
+constexpr uint32_t kAlignDefault = 512;
+
+constexpr uint32_t kRead = 0;
+constexpr uint32_t kWrite = 1;
+constexpr uint32_t kFlagVerify = 1;
+
+/// Fields of one submission, as in surface.ts.
+enum Field : size_t {
+  kOpAndFlags,
+  kTag,
+  kFile,
+  kFileOffset,
+  kPoolOffset,
+  kBytes,
+  kSegmentBytes,
+  kSegmentStride,
+  kCrc32,
+};
+
+bool ToWhole(double number, uint64_t end, uint64_t* out) {
+  if (!(number >= 0 && number < kOffsetEnd)) return false;
+  *out = static_cast<uint64_t>(number);
+  return static_cast<double>(*out) == number && *out < end;
+}
+
+std::unique_ptr<IoQueue> MakeQueue(IoKind io, const IoQueueOptions& options) {
+  if (io == IoKind::kUring) return std::make_unique<uring::UringQueue>(options);
+  return std::make_unique<posix::PosixQueue>(options);
+}
+
+/// Whether direct I/O takes this request: address, offset and length are multiples of what the file
+/// wants.
+bool IsAligned(const IoRequest& request) {
+  if (!request.file->direct) return true;
+  const uint32_t offset_align =
+      request.file->direct_offset_align ? request.file->direct_offset_align : kAlignDefault;
+  const uint32_t memory_align =
+      request.file->direct_memory_align ? request.file->direct_memory_align : kAlignDefault;
+  return request.offset % offset_align == 0 && request.bytes % offset_align == 0 &&
+         reinterpret_cast<uintptr_t>(request.memory) % memory_align == 0;
+}
+
+}  // namespace
+
+Port::Port(PortOptions options)
+    : depth_(options.depth),
+      submissions_(options.submissions),
+      completions_(options.completions),
+      park_word_(options.park_word),
+      pool_(std::move(options.pool)),
+      results_(options.results),
+      sink_(std::make_shared<CompletionSink>()),
+      id_(PortSinks().Add(sink_)),
+      slots_(depth_),
+      reaped_(depth_) {
+  free_slots_.reserve(depth_);
+  for (uint32_t slot = depth_; slot-- > 0;) free_slots_.push_back(slot);
+  try {
+    queue_ = MakeQueue(options.io, {depth_, sink_->event_fd(), pool_, options.enlist});
+  } catch (...) {
+    PortSinks().Remove(id_);
+    throw;
+  }
+}
+
+Port::~Port() { PortSinks().Remove(id_); }
+
+int Port::Pump(int32_t count, int32_t min_complete, int32_t timeout_us) {
+  if (count < 0 || static_cast<uint32_t>(count) > depth_ || min_complete < 0 || timeout_us < 0)
+    return -EINVAL;
+  written_ = 0;
+  EmitBacklog();
+  for (int32_t i = 0; i < count; ++i)
+    Admit(&submissions_[static_cast<size_t>(i) * kSubmissionDoubles]);
+  return Collect(static_cast<uint32_t>(min_complete), std::min<int64_t>(timeout_us, kSleepUsMax),
+                 Until::kEnough);
+}
+
+int Port::Park(int32_t timeout_us) {
+  if (timeout_us < 0) return -EINVAL;
+  written_ = 0;
+  EmitBacklog();
+  // A producer that changed the word after this has written the wake descriptor, which ends the
+  // sleep.
+  const bool sleeps = park_word_->load(std::memory_order_seq_cst) == kParkedNative;
+  return Collect(sleeps ? 1 : 0, std::min<int64_t>(timeout_us, kSleepUsMax), Until::kWoken);
+}
+
+uint32_t Port::Drain(int64_t max_ms) {
+  const int64_t deadline_us = MonotonicUs() + max_ms * 1000;
+  // Nothing is written to `completions_`: what comes now waits in the backlog for the next Pump.
+  written_ = completions_.size();
+  while (in_flight() > 0) {
+    const int64_t left_us = deadline_us - MonotonicUs();
+    if (queue_->Advance(1, std::clamp<int64_t>(left_us, 0, kSleepUsMax)) < 0 && left_us <= 0) break;
+    Reap();
+    if (left_us <= 0) break;
+  }
+  Reap();
+  written_ = 0;
+  return in_flight();
+}
+
+void Port::Cancel() { queue_->CancelAll(); }
+
+int Port::Collect(uint32_t min_complete, int64_t wait_us, Until until) {
+  const int64_t deadline_us = wait_us > 0 ? MonotonicUs() + wait_us : 0;
+  // What is already here is taken before any sleep: its wake may be spent.
+  if (min_complete > 0 && !sink_->empty()) TakeSink();
+  while (true) {
+    const uint32_t missing =
+        written_ < min_complete ? min_complete - static_cast<uint32_t>(written_) : 0;
+    const int64_t left_us = missing > 0 && wait_us > 0 ? deadline_us - MonotonicUs() : 0;
+    const int advanced = queue_->Advance(missing, std::max<int64_t>(left_us, 0));
+    const bool woken = Reap();
+    // Resubmitted requests must reach the kernel before the caller sleeps elsewhere.
+    const bool resubmitted = std::exchange(resubmitted_, false);
+    if (advanced < 0 && written_ == 0) return advanced;
+    const bool enough = written_ >= min_complete || left_us <= 0 || advanced < 0;
+    const bool ends = until == Until::kWoken &&
+                      (woken || park_word_->load(std::memory_order_acquire) != kParkedNative);
+    if (!enough && !ends) continue;
+    if (resubmitted) queue_->Advance(0, 0);
+    return static_cast<int>(written_);
+  }
+}
+
+bool Port::Reap() {
+  ReapIo();
+  const bool woken = queue_->TakeWoken();
+  if (woken) sink_->ClearWake();
+  TakeSink();
+  return woken;
+}
+
+void Port::TakeSink() {
+  taken_.clear();
+  sink_->Take(taken_);
+  for (const Completion& completion : taken_) Emit(completion);
+}
+
+void Port::ReapIo() {
+  size_t count;
+  while ((count = queue_->Reap(reaped_)) > 0) {
+    for (size_t i = 0; i < count; ++i) {
+      const auto [number, result] = reaped_[i];
+      Slot& slot = slots_[number];
+      if ((result == -EAGAIN || result == -EINTR) && ++slot.attempts < kAttemptsMax) {
+        queue_->Push(number, slot.request);
+        resubmitted_ = true;
+        continue;
+      }
+      const bool whole = result == static_cast<int32_t>(slot.request.bytes);
+      const int32_t final_result = whole && slot.verify ? Verify(slot) : result;
+      slot.request.file.reset();
+      free_slots_.push_back(number);
+      Emit({slot.tag, final_result, 0, CompletionKind::kIo});
+    }
+  }
+}
+
+int32_t Port::Verify(const Slot& slot) {
+  const uint32_t crc = Crc32Strided(0, slot.request.memory, slot.request.bytes, slot.segment_bytes,
+                                    slot.segment_stride);
+  return crc == slot.crc ? static_cast<int32_t>(slot.request.bytes) : -EBADMSG;
+}
+
+void Port::Admit(const double* descriptor) {
+  // Copied once, then checked, then the copy is used: the memory is shared.
+  std::array<double, kSubmissionDoubles> copy;
+  std::copy_n(descriptor, kSubmissionDoubles, copy.begin());
+  const double tag = copy[kTag];
+  Slot checked{};
+  checked.tag = tag >= -2147483648.0 && tag <= 2147483647.0 ? static_cast<int32_t>(tag) : -1;
+  const int refused = free_slots_.empty() ? -EBUSY : Check(copy, checked);
+  if (refused < 0) {
+    Emit({checked.tag, refused, 0, CompletionKind::kIo});
+    return;
+  }
+  const uint32_t number = free_slots_.back();
+  free_slots_.pop_back();
+  slots_[number] = std::move(checked);
+  queue_->Push(number, slots_[number].request);
+}
+
+int Port::Check(const std::array<double, kSubmissionDoubles>& descriptor, Slot& slot) const {
+  uint64_t op;
+  uint64_t file;
+  uint64_t offset;
+  uint64_t pool_offset;
+  uint64_t bytes;
+  if (!ToWhole(descriptor[kOpAndFlags], 65536, &op) ||
+      !ToWhole(descriptor[kFile], INT32_MAX, &file) ||
+      !ToWhole(descriptor[kFileOffset], INT64_MAX, &offset) ||
+      !ToWhole(descriptor[kPoolOffset], INT64_MAX, &pool_offset) ||
+      !ToWhole(descriptor[kBytes], kTransferBytesMax + 1, &bytes))
+    return -EINVAL;
+  const uint64_t kind = op % 256;
+  const uint64_t flags = op / 256;
+  if (kind > kWrite || flags > kFlagVerify || (kind == kWrite && flags != 0) || bytes == 0)
+    return -EINVAL;
+  if (pool_ == nullptr || !pool_->Contains(pool_offset, bytes)) return -EINVAL;
+
+  IoRequest& request = slot.request;
+  request.file_number = static_cast<int32_t>(file);
+  request.file = Files().Find(request.file_number);
+  if (request.file == nullptr) return -EBADF;
+  request.write = kind == kWrite;
+  request.offset = offset;
+  request.memory = pool_->base() + pool_offset;
+  request.bytes = static_cast<uint32_t>(bytes);
+  // A write may not grow the file; a read past its end is short, and the caller sees that.
+  if (request.write && offset + bytes > request.file->bytes) return -EINVAL;
+  if (!IsAligned(request)) return -EINVAL;
+
+  slot.verify = flags == kFlagVerify;
+  if (!slot.verify) return 0;
+  uint64_t segment;
+  uint64_t stride;
+  uint64_t crc;
+  if (!ToWhole(descriptor[kSegmentBytes], bytes + 1, &segment) ||
+      !ToWhole(descriptor[kSegmentStride], bytes + 1, &stride) ||
+      !ToWhole(descriptor[kCrc32], uint64_t{1} << 32, &crc))
+    return -EINVAL;
+  if (segment == 0 || segment > stride || bytes % stride != 0) return -EINVAL;
+  slot.segment_bytes = static_cast<uint32_t>(segment);
+  slot.segment_stride = static_cast<uint32_t>(stride);
+  slot.crc = static_cast<uint32_t>(crc);
+  return 0;
+}
+
+void Port::Emit(const Completion& completion) {
+  if (written_ < completions_.size())
+    completions_[written_++] = completion;
+  else
+    backlog_.push_back(completion);
+}
+
+void Port::EmitBacklog() {
+  const size_t count = std::min(backlog_.size(), completions_.size());
+  const auto end = backlog_.begin() + static_cast<std::ptrdiff_t>(count);
+  std::copy(backlog_.begin(), end, completions_.begin());
+  backlog_.erase(backlog_.begin(), end);
+  written_ = count;
+}
+
+}  // namespace orbitkv

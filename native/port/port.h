@@ -1,0 +1,104 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "port/completion_sink.h"
+#include "port/io_queue.h"
+
+namespace orbitkv {
+
+/// As SUBMISSION_DOUBLES in src/binding/surface.ts.
+inline constexpr size_t kSubmissionDoubles = 10;
+
+enum class IoKind { kUring, kPosix };
+
+struct PortOptions {
+  IoKind io;
+  uint32_t depth;
+  std::shared_ptr<Pool> pool;
+  bool enlist;
+  /// Memory of SharedArrayBuffers; it outlives the port because the port is closed by its own
+  /// thread.
+  std::span<const double> submissions;
+  std::span<Completion> completions;
+  std::span<uint32_t> results;
+  std::atomic<int32_t>* park_word;
+};
+
+/// An actor's place to submit, reap and sleep: reads and writes, device streams and sockets behind
+/// one wake-up. All calls come from the thread that made it; others reach it through its
+/// CompletionSink.
+class Port {
+ public:
+  /// Throws SystemError.
+  explicit Port(PortOptions options);
+  Port(const Port&) = delete;
+  Port& operator=(const Port&) = delete;
+  ~Port();
+
+  int32_t id() const { return id_; }
+  IoQueueReport report() const { return queue_->report(); }
+  /// Returns completions written or -errno, as in surface.ts. `timeout_us` is capped as in Park.
+  int Pump(int32_t count, int32_t min_complete, int32_t timeout_us);
+  int Park(int32_t timeout_us);
+  /// Reads and writes submitted and not reaped.
+  uint32_t in_flight() const { return depth_ - static_cast<uint32_t>(free_slots_.size()); }
+  /// Waits for what is in flight (cancelling nothing); completions are kept for the next Pump.
+  /// Returns what remains.
+  uint32_t Drain(int64_t max_ms);
+  /// Asks the kernel to give up reads and writes where it can; their completions still come.
+  void Cancel();
+
+ private:
+  /// A read or write between submission and completion: owns the file, names the memory.
+  struct Slot {
+    IoRequest request;
+    int32_t tag;
+    uint8_t attempts;
+    bool verify;
+    uint32_t segment_bytes;
+    uint32_t segment_stride;
+    uint32_t crc;
+  };
+
+  /// What ends a sleep besides enough completions and time.
+  enum class Until { kEnough, kWoken };
+
+  void Admit(const double* descriptor);
+  /// Fills `slot` from a descriptor; 0 or -errno.
+  int Check(const std::array<double, kSubmissionDoubles>& descriptor, Slot& slot) const;
+  static int32_t Verify(const Slot& slot);
+  int Collect(uint32_t min_complete, int64_t wait_us, Until until);
+  /// Takes everything that is there without entering the kernel; true when the owner was woken.
+  bool Reap();
+  void TakeSink();
+  void ReapIo();
+  void Emit(const Completion& completion);
+  void EmitBacklog();
+
+  const uint32_t depth_;
+  const std::span<const double> submissions_;
+  const std::span<Completion> completions_;
+  std::atomic<int32_t>* const park_word_;
+  const std::shared_ptr<Pool> pool_;
+  const std::span<uint32_t> results_;
+  const std::shared_ptr<CompletionSink> sink_;
+  const int32_t id_;
+  /// Before the queue: a queue that ends must not outlive what its requests name.
+  std::vector<Slot> slots_;
+  std::vector<uint32_t> free_slots_;
+  std::vector<IoResult> reaped_;
+  std::vector<Completion> taken_;
+  /// Completions that found no room in `completions_`.
+  std::vector<Completion> backlog_;
+  size_t written_ = 0;
+  bool resubmitted_ = false;
+  std::unique_ptr<IoQueue> queue_;
+};
+
+}  // namespace orbitkv
