@@ -80,8 +80,8 @@ export interface PageStorage {
 
   /** Hidden at once; lives until interests drop; the key may be claimed again. No-op unless published. */
   invalidate(entry: number): void
-  /** The same by generation, for a late report: a reused entry number is left alone. False when it is gone. */
-  invalidateGeneration(generation: number): boolean
+  /** The same for a late report: an entry number that now names another generation is left alone. */
+  invalidateGeneration(entry: number, generation: number): boolean
   /** Drops every DRAM replica without interests; SSD replicas stay. */
   dropDram(): DropReport
   /** Invalidates every published entry of a class; returns how many. */

@@ -4,7 +4,8 @@ import type { ErrorCode } from '../../shared/base/errors.js'
 
 /**
  * What Storage needs from outside and what it gives back. Storage is pure state: it never reads a clock, never waits,
- * and its only effects are the calls of StoragePorts. A port may not call back into Storage from inside the call.
+ * and its only effects are the calls of StoragePorts. read() and write() must not call back into Storage; filled() and synced()
+ * may: they are called when everything else is consistent again.
  */
 export interface StoragePorts {
   /** To the host-reader lane `store`. Never more than CLIENT_READS_MAX granules are outstanding on one. */
@@ -31,13 +32,15 @@ export interface StorageOptions {
   readonly poolBytes: number
   /** Rows of the directory: entries in any state. */
   readonly entriesMax: number
+  /** Secret of the directory's hash, two uint32, random per start. */
+  readonly directorySeed: readonly [number, number]
   /** Empty: the SSD tier is off. */
   readonly shards: readonly ShardPlace[]
   /** 512 with io_uring alone, 4096 when cuFile may touch the files. */
   readonly extentAlignmentBytes: number
   /** Sealed bytes that may wait for the SSD; what does not fit is dropped as `queue_full`. At most a part of the pool. */
   readonly writeQueueBytesMax: number
-  /** Bytes in flight to one writeback lane while no demand read waits, and while one does. */
+  /** Bytes in flight to one writeback lane while no demand read waits (lanes start with it), and while one does. */
   readonly writeWindowBytes: number
   readonly writeWindowBytesMin: number
   /** The window opens again when no demand read has been outstanding for this long. */
@@ -67,7 +70,7 @@ export interface Claim {
   readonly outcome: ClaimOutcome
 }
 
-export type FillOutcome = 'resident' | 'started' | 'joined' | 'no-memory' | 'gone'
+export type FillOutcome = 'resident' | 'started' | 'joined' | 'no-memory' | 'gone' | 'draining'
 
 export interface DropReport {
   readonly evictedBlocks: number

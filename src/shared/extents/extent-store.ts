@@ -10,12 +10,12 @@ export type Reservation = { readonly shard: number; readonly extent: number } | 
  * shards, and one that refuses is passed over for the next, so a pinned shard never blocks the others.
  */
 export class ExtentStore {
+  /** None: the SSD tier is off, and every reservation is too large. */
   readonly #shards: readonly ExtentShard[]
   #next = 0
   #pinnedRefusals = 0
 
   constructor(shards: readonly ExtentShard[]) {
-    invariant(shards.length > 0, 'a store has a shard')
     this.#shards = shards
   }
 

@@ -1,0 +1,247 @@
+import { invariant } from '../../shared/base/invariant.js'
+import { type Directory, ENTRY_STATE, type EntryState, NONE } from '../../shared/directory/directory.js'
+import type { ResidentTable } from '../../shared/directory/resident-table.js'
+import type { ExtentStore } from '../../shared/extents/extent-store.js'
+import type { PoolMemory } from '../cache/pool-memory.js'
+import type { ClassTable, StorageClass } from './classes.js'
+
+/** Flag of a row: its DRAM replica holds every byte (without it, memory that is being filled). */
+const RESIDENT = 1
+
+/**
+ * The life of an entry, and the only place where replicas are dropped and rows freed.
+ *
+ *   claim -> assembling -> seal -> published -> invalidate -> invalid -> (last interest) freed
+ *                      \-> abandon -----------------------/
+ *
+ * An entry with interests loses nothing: its extent is pinned from the first interest to the last, its DRAM replica is
+ * not evictable. Interests are leases and holds of the verbs, copies in flight, a fill, a write. What waits for the
+ * last interest happens in #settle.
+ */
+export class Entries {
+  readonly directory: Directory
+  readonly residents: ResidentTable
+  readonly extents: ExtentStore
+  readonly memory: PoolMemory
+  readonly #classes: ClassTable
+  #interests = 0
+  #residentBytes = 0
+  #residentBlocks = 0
+  #evictableBytes = 0
+
+  constructor(
+    directory: Directory,
+    residents: ResidentTable,
+    extents: ExtentStore,
+    memory: PoolMemory,
+    classes: ClassTable,
+  ) {
+    this.directory = directory
+    this.residents = residents
+    this.extents = extents
+    this.memory = memory
+    this.#classes = classes
+  }
+
+  /** All interests in all entries; 0 at rest. */
+  get interests(): number {
+    return this.#interests
+  }
+
+  /** Pool bytes of published DRAM replicas, and how many there are. */
+  get residentBytes(): number {
+    return this.#residentBytes
+  }
+
+  get residentBlocks(): number {
+    return this.#residentBlocks
+  }
+
+  /** Pool bytes that evicting everything evictable would give back. */
+  get evictableBytes(): number {
+    return this.#evictableBytes
+  }
+
+  shape(entry: number): StorageClass {
+    return this.#classes.get(this.directory.classId(entry))
+  }
+
+  is(entry: number, state: EntryState): boolean {
+    return this.directory.state(entry) === state
+  }
+
+  published(entry: number): boolean {
+    return this.is(entry, ENTRY_STATE.published)
+  }
+
+  resident(entry: number): boolean {
+    return (this.directory.flags(entry) & RESIDENT) !== 0
+  }
+
+  onSsd(entry: number): boolean {
+    return this.directory.extent(entry) >= 0
+  }
+
+  evictable(entry: number): boolean {
+    return this.resident(entry) && this.published(entry) && this.directory.interests(entry) === 0
+  }
+
+  /** A new entry for an absent key, assembling and without memory; -1: the directory is full. */
+  insert(classId: number, keys: Uint8Array, keyIndex: number): number {
+    const entry = this.directory.insert(classId, keys, keyIndex)
+    if (entry === NONE) return NONE
+    const slot = this.#classes.get(classId).crcs.allocate()
+    invariant(slot >= 0, 'every row of the directory has room for its checksums', { classId })
+    this.directory.setCrcSlot(entry, slot)
+    return entry
+  }
+
+  hold(entry: number): void {
+    if (this.directory.interests(entry) === 0) this.#engage(entry)
+    this.directory.hold(entry)
+    this.#interests++
+  }
+
+  drop(entry: number): void {
+    this.directory.drop(entry)
+    this.#interests--
+    if (this.directory.interests(entry) === 0) this.#settle(entry)
+  }
+
+  /** Memory for the DRAM replica, not resident yet; false and nothing changed when the pool has no room. */
+  allocate(entry: number): boolean {
+    invariant(this.directory.dramSlot(entry) < 0, 'an entry has one DRAM replica', { entry })
+    const slot = this.memory.allocate(this.shape(entry))
+    if (slot < 0) return false
+    const dramSlot = this.residents.add(entry, slot)
+    if (dramSlot === NONE) {
+      this.memory.free(this.shape(entry), slot)
+      return false
+    }
+    this.directory.setDramSlot(entry, dramSlot)
+    return true
+  }
+
+  /** Gives memory back that never became resident. */
+  deallocate(entry: number): void {
+    invariant(!this.resident(entry), 'a DRAM replica in use is evicted, not deallocated', { entry })
+    this.#freeMemory(entry)
+  }
+
+  offsetBytes(entry: number, granule: number): number {
+    const slot = this.directory.dramSlot(entry)
+    invariant(slot >= 0, 'an offset is asked of an entry that has memory', { entry, granule })
+    return this.memory.offsetBytes(this.shape(entry), this.residents.granuleSlot(slot), granule)
+  }
+
+  crc(entry: number, granule: number): number {
+    return this.shape(entry).crcs.get(this.directory.crcSlot(entry), granule)
+  }
+
+  setCrc(entry: number, granule: number, crc32: number): void {
+    this.shape(entry).crcs.set(this.directory.crcSlot(entry), granule, crc32)
+  }
+
+  /** An assembling entry becomes visible, in DRAM. */
+  seal(entry: number): void {
+    invariant(this.directory.interests(entry) > 0, 'an entry is held while it is sealed', { entry })
+    this.directory.publish(entry)
+    this.#becomeResident(entry)
+  }
+
+  /** A held entry's memory now holds every byte, verified. */
+  filled(entry: number): void {
+    invariant(this.directory.interests(entry) > 0, 'an entry is held while it is filled', { entry })
+    this.#becomeResident(entry)
+  }
+
+  /** Drops the DRAM replica of an entry without interests; frees the entry when that was its last replica. */
+  evict(entry: number): void {
+    invariant(this.evictable(entry), 'only a resident, published entry without interests is evicted', { entry })
+    this.#evictableBytes -= this.shape(entry).dramBytes
+    this.#leaveDram(entry)
+    if (!this.onSsd(entry)) this.#forget(entry)
+  }
+
+  /** A held entry's bytes are all on SSD: findable there, and pinned. */
+  gainExtent(entry: number, shard: number, extent: number): void {
+    invariant(this.directory.interests(entry) > 0, 'an entry is held while it is written', { entry })
+    this.extents.shard(shard).publish(extent)
+    this.extents.shard(shard).pin(extent)
+    this.directory.setExtent(entry, shard, extent)
+  }
+
+  /** The allocator took the extent for a newer one; true when that was the last replica. */
+  loseExtent(entry: number): boolean {
+    invariant(this.directory.interests(entry) === 0, 'an extent in use is never overwritten', { entry })
+    this.directory.clearExtent(entry)
+    if (this.resident(entry)) return false
+    this.#forget(entry)
+    return true
+  }
+
+  /** Hides an entry for good; it is freed now or with its last interest. */
+  hide(entry: number): void {
+    if (this.evictable(entry)) this.#evictableBytes -= this.shape(entry).dramBytes
+    this.directory.unindex(entry)
+    if (this.directory.interests(entry) === 0) this.#free(entry)
+  }
+
+  /** The first interest: pin, and out of reach of eviction. */
+  #engage(entry: number): void {
+    if (this.evictable(entry)) this.#evictableBytes -= this.shape(entry).dramBytes
+    const extent = this.directory.extent(entry)
+    if (extent >= 0) this.extents.shard(this.directory.shard(entry)).pin(extent)
+  }
+
+  /** The last interest is gone. */
+  #settle(entry: number): void {
+    const extent = this.directory.extent(entry)
+    if (extent >= 0) this.extents.shard(this.directory.shard(entry)).unpin(extent)
+    if (this.is(entry, ENTRY_STATE.invalid)) this.#free(entry)
+    else if (this.evictable(entry)) this.#evictableBytes += this.shape(entry).dramBytes
+  }
+
+  #becomeResident(entry: number): void {
+    const slot = this.directory.dramSlot(entry)
+    invariant(slot >= 0 && !this.resident(entry), 'memory becomes resident once', { entry })
+    this.directory.setFlags(entry, this.directory.flags(entry) | RESIDENT)
+    this.residents.touch(slot)
+    this.#residentBytes += this.shape(entry).dramBytes
+    this.#residentBlocks++
+  }
+
+  #leaveDram(entry: number): void {
+    if (this.resident(entry)) {
+      this.directory.setFlags(entry, this.directory.flags(entry) & ~RESIDENT)
+      this.#residentBytes -= this.shape(entry).dramBytes
+      this.#residentBlocks--
+    }
+    this.#freeMemory(entry)
+  }
+
+  #freeMemory(entry: number): void {
+    const slot = this.directory.dramSlot(entry)
+    this.memory.free(this.shape(entry), this.residents.granuleSlot(slot))
+    this.residents.remove(slot)
+    this.directory.setDramSlot(entry, NONE)
+  }
+
+  #forget(entry: number): void {
+    this.directory.unindex(entry)
+    this.#free(entry)
+  }
+
+  /** Everything the row still owns goes, then the row. */
+  #free(entry: number): void {
+    if (this.directory.dramSlot(entry) >= 0) this.#leaveDram(entry)
+    const extent = this.directory.extent(entry)
+    if (extent >= 0) {
+      this.extents.shard(this.directory.shard(entry)).release(extent)
+      this.directory.clearExtent(entry)
+    }
+    this.shape(entry).crcs.free(this.directory.crcSlot(entry))
+    this.directory.setCrcSlot(entry, NONE)
+    this.directory.free(entry)
+  }
+}

@@ -1,0 +1,357 @@
+import type { HostReaderReply } from '../../actors/host-reader/messages.js'
+import type { WritebackReply } from '../../actors/writeback/messages.js'
+import { invariant } from '../../shared/base/invariant.js'
+import type { Tally } from '../../shared/base/tally.js'
+import { PAGE_BYTES } from '../../shared/base/units.js'
+import { Directory, DRAM_SLOTS_MAX, ENTRY_STATE, NONE } from '../../shared/directory/directory.js'
+import { KEY_BYTES } from '../../shared/directory/key-hash.js'
+import { ResidentTable } from '../../shared/directory/resident-table.js'
+import { ExtentShard } from '../../shared/extents/extent-shard.js'
+import { ExtentStore } from '../../shared/extents/extent-store.js'
+import type { GroupGeometry } from '../../shared/layout/regions.js'
+import { PoolAllocator } from '../../shared/pool/pool-allocator.js'
+import { DramCache } from '../cache/dram-cache.js'
+import { PoolMemory } from '../cache/pool-memory.js'
+import { Assemblies } from './assemblies.js'
+import { ClassTable } from './classes.js'
+import { STORAGE_COUNT as COUNT } from './counters.js'
+import { Entries } from './entries.js'
+import { Fills } from './fills.js'
+import type { PageStorage } from './page-storage.js'
+import type {
+  Claim,
+  DropReport,
+  FillOutcome,
+  GranuleRun,
+  SourcePlace,
+  StorageGauges,
+  StorageOptions,
+  StoragePorts,
+} from './ports.js'
+import { Victims } from './victims.js'
+import { Writes } from './writes.js'
+
+/** The parts that a Storage is made of; tests put broken ones in their place. */
+export interface StorageParts {
+  readonly entries: Entries
+  readonly classes: ClassTable
+}
+
+/**
+ * The one owner of directory, extents, pool offsets, DRAM cache and SSD write scheduling. Pure state: driven by calls
+ * and by the replies of lanes, acting only through its ports; time comes in by tick(). Each noun decides for itself
+ * (entries.ts: life and replicas, assemblies.ts, fills.ts, writes.ts, ../cache: who stays in DRAM); this file says how
+ * they meet.
+ */
+export class Storage implements PageStorage {
+  readonly entries: Entries
+  readonly assemblies: Assemblies
+  readonly fills: Fills
+  readonly writes: Writes
+  readonly #cache: DramCache
+  readonly #victims: Victims
+  readonly #classes: ClassTable
+  readonly #options: StorageOptions
+  readonly #tally: Tally
+  readonly #one = new Int32Array(1)
+  #nowUs = 0
+  #holds = 0
+  #pinnedSkips = 0
+
+  constructor(options: StorageOptions, ports: StoragePorts, tally: Tally, parts: StorageParts = partsOf(options)) {
+    this.#options = options
+    this.#tally = tally
+    this.#classes = parts.classes
+    this.entries = parts.entries
+    this.#cache = new DramCache(this.entries, tally)
+    this.#victims = new Victims(this.entries, this.#cache, tally)
+    this.assemblies = new Assemblies(this.entries)
+    this.writes = new Writes(this.entries, options, ports, tally)
+    this.fills = new Fills(this.entries, this.#cache, options.shards, ports, tally, (store, delta) =>
+      this.demand(store, delta),
+    )
+  }
+
+  /** Interests that callers hold through hold(); the rest belongs to copies, fills and writes. */
+  get holds(): number {
+    return this.#holds
+  }
+
+  defineClass(namespaceHex: string, geometry: GroupGeometry): number {
+    return this.#classes.define(namespaceHex, geometry)
+  }
+
+  geometryOf(entry: number): GroupGeometry {
+    return this.entries.shape(entry).geometry
+  }
+
+  classOf(entry: number): number {
+    return this.entries.directory.classId(entry)
+  }
+
+  generationOf(entry: number): number {
+    return this.entries.directory.generation(entry)
+  }
+
+  tick(nowUs: number): void {
+    invariant(nowUs >= this.#nowUs, 'time does not go back', { nowUs, before: this.#nowUs })
+    this.#nowUs = nowUs
+    const collected = this.assemblies.collect(nowUs - this.#options.assemblyAgeUsMax)
+    this.#tally.add(COUNT.inflightGcCleaned, collected)
+    this.writes.tick(nowUs)
+  }
+
+  nextTickUs(): number {
+    return Math.min(this.assemblies.oldestProgressUs + this.#options.assemblyAgeUsMax, this.writes.nextTickUs)
+  }
+
+  prefix(classId: number, keys: Uint8Array, count: number, entries: Int32Array): number {
+    this.entries.directory.lookup(classId, keys, count, entries)
+    let length = 0
+    while (length < count && this.published(entries[length] as number)) length++
+    return length
+  }
+
+  lookup(classId: number, keys: Uint8Array, count: number, entries: Int32Array): number {
+    this.entries.directory.lookup(classId, keys, count, entries)
+    let found = 0
+    for (let index = 0; index < count; index++) {
+      if (this.published(entries[index] as number)) found++
+      else entries[index] = NONE
+    }
+    return found
+  }
+
+  countRequest(entries: Int32Array, found: number, missed: number): void {
+    let ram = 0
+    for (let index = 0; index < found; index++) if (this.inDram(entries[index] as number)) ram++
+    this.#tally.add(COUNT.blockHits, found)
+    this.#tally.add(COUNT.blockMisses, missed)
+    this.#tally.add(COUNT.requestsRam, ram)
+    this.#tally.add(COUNT.requestsSsd, found - ram)
+    this.#tally.add(COUNT.requestsMiss, missed)
+  }
+
+  touch(entry: number): void {
+    if (this.inDram(entry)) this.entries.residents.touch(this.entries.directory.dramSlot(entry))
+  }
+
+  inDram(entry: number): boolean {
+    return this.entries.resident(entry)
+  }
+
+  onSsd(entry: number): boolean {
+    return this.entries.onSsd(entry)
+  }
+
+  published(entry: number): boolean {
+    return entry !== NONE && this.entries.published(entry)
+  }
+
+  hold(entry: number): void {
+    this.entries.hold(entry)
+    this.#holds++
+  }
+
+  drop(entry: number): void {
+    invariant(this.#holds > 0, 'only a held entry is dropped', { entry })
+    this.#holds--
+    this.entries.drop(entry)
+  }
+
+  claim(classId: number, keys: Uint8Array, keyIndex: number): Claim {
+    const { directory } = this.entries
+    directory.lookup(classId, keys.subarray(keyIndex * KEY_BYTES), 1, this.#one)
+    const known = this.#one[0] as number
+    if (known !== NONE) return { entry: known, outcome: this.published(known) ? 'present' : 'assembling' }
+    let entry = this.entries.insert(classId, keys, keyIndex)
+    if (entry === NONE && this.#victims.makeRoom()) entry = this.entries.insert(classId, keys, keyIndex)
+    if (entry === NONE) return { entry, outcome: 'directory-full' }
+    this.assemblies.begin(entry, this.#nowUs)
+    return { entry, outcome: 'new' }
+  }
+
+  allocate(entry: number): 'ok' | 'no-memory' {
+    invariant(this.assemblies.has(entry), 'memory is allocated for an entry that is being assembled', { entry })
+    return this.#cache.allocate(entry, this.#nowUs) ? 'ok' : 'no-memory'
+  }
+
+  contribute(entry: number, offered: readonly GranuleRun[], runs: number[]): number {
+    return this.assemblies.contribute(entry, offered, runs, this.#nowUs)
+  }
+
+  landed(entry: number, runs: readonly number[], from: number, end: number): void {
+    this.assemblies.ended(entry, runs, from, end, true, this.#nowUs)
+  }
+
+  copyFailed(entry: number, runs: readonly number[], from: number, end: number): void {
+    this.assemblies.ended(entry, runs, from, end, false, this.#nowUs)
+  }
+
+  complete(entry: number): boolean {
+    return this.assemblies.complete(entry)
+  }
+
+  assembling(entry: number): boolean {
+    return this.assemblies.has(entry)
+  }
+
+  granuleOffset(entry: number, granule: number): number {
+    return this.entries.offsetBytes(entry, granule)
+  }
+
+  crc(entry: number, granule: number): number {
+    return this.entries.crc(entry, granule)
+  }
+
+  setCrc(entry: number, granule: number, crc32: number): void {
+    this.assemblies.checked(entry, granule)
+    this.entries.setCrc(entry, granule, crc32)
+  }
+
+  seal(entry: number): void {
+    this.assemblies.finish(entry)
+    // Held here, so that the write can take its own interest before the entry may be evicted.
+    this.entries.hold(entry)
+    this.entries.seal(entry)
+    this.#cache.arrived(entry, this.#nowUs)
+    this.#tally.add(COUNT.insertions, 1)
+    this.writes.admit(entry, this.#nowUs)
+    this.entries.drop(entry)
+  }
+
+  abandon(entry: number): void {
+    this.assemblies.abandon(entry)
+  }
+
+  fill(entry: number, waiter: number): FillOutcome {
+    return this.fills.start(entry, waiter, this.#nowUs)
+  }
+
+  cancelFill(entry: number, waiter: number): boolean {
+    return this.fills.cancel(entry, waiter, this.#nowUs)
+  }
+
+  source(entry: number): SourcePlace | null {
+    const { directory, extents } = this.entries
+    const extent = directory.extent(entry)
+    if (extent === NONE) return null
+    const shard = directory.shard(entry)
+    const place = this.#options.shards[shard]
+    invariant(place !== undefined, 'an extent lies in a shard that was opened', { entry, shard })
+    return { store: place.store, file: place.file, fileOffsetBytes: extents.shard(shard).offsetBytes(extent) }
+  }
+
+  demand(store: number, delta: number): void {
+    this.writes.demand(store, delta, this.#nowUs)
+  }
+
+  invalidate(entry: number): void {
+    if (!this.published(entry)) return
+    this.#tally.add(COUNT.invalidations, 1)
+    this.entries.hide(entry)
+  }
+
+  invalidateGeneration(entry: number, generation: number): boolean {
+    if (!this.published(entry) || this.generationOf(entry) !== generation) return false
+    this.invalidate(entry)
+    return true
+  }
+
+  dropDram(): DropReport {
+    return this.#cache.drop(this.#nowUs)
+  }
+
+  dropClass(classId: number): number {
+    const doomed: number[] = []
+    const { directory } = this.entries
+    directory.forEach((entry) => {
+      if (directory.classId(entry) === classId && this.entries.is(entry, ENTRY_STATE.published)) doomed.push(entry)
+    })
+    for (const entry of doomed) this.invalidate(entry)
+    return doomed.length
+  }
+
+  sync(waiter: number): 'done' | 'waiting' {
+    return this.writes.sync(waiter) ? 'done' : 'waiting'
+  }
+
+  cancelSync(waiter: number): void {
+    this.writes.cancelSync(waiter)
+  }
+
+  get writesPending(): number {
+    return this.writes.pending
+  }
+
+  beginDrain(): void {
+    this.fills.beginDrain(this.#nowUs)
+    this.writes.beginDrain(this.#nowUs)
+  }
+
+  get quiesced(): boolean {
+    return this.writes.pending === 0 && this.fills.count === 0 && this.assemblies.copiesInFlight === 0
+  }
+
+  gauges(): StorageGauges {
+    return {
+      interests: this.entries.interests,
+      assemblies: this.assemblies.count,
+      copiesInFlight: this.assemblies.copiesInFlight,
+      fillsInFlight: this.fills.count,
+      readsOutstanding: this.fills.outstanding,
+      readsQueued: this.fills.queued,
+      writesQueued: this.writes.queued,
+      writesQueuedBytes: this.writes.queuedBytes,
+      writesInFlight: this.writes.reserved,
+      writesInFlightBytes: this.writes.reservedBytes,
+      syncWaiters: this.writes.syncWaiters,
+      ssdPinnedBytes: this.entries.extents.pinnedBytes,
+      poolUsedBytes: this.entries.memory.pool.usedBytes,
+    }
+  }
+
+  refreshGauges(): void {
+    const { pool } = this.entries.memory
+    const { extents } = this.entries
+    this.#tally.set(COUNT.poolUsedBytes, pool.usedBytes)
+    this.#tally.set(COUNT.poolCapacityBytes, this.#options.poolBytes)
+    this.#tally.set(COUNT.poolLargestFreeBytes, pool.largestFreeBytes)
+    this.#tally.set(COUNT.inflightBytes, this.assemblies.bytes)
+    this.#tally.set(COUNT.residentBytes, this.entries.residentBytes)
+    this.#tally.set(COUNT.residentBlocks, this.entries.residentBlocks)
+    this.#tally.set(COUNT.directoryEntries, this.entries.directory.live)
+    this.#tally.set(COUNT.ssdUsedBytes, extents.usedBytes)
+    this.#tally.set(COUNT.ssdPinnedBytes, extents.pinnedBytes)
+    this.#tally.add(COUNT.pinnedWriteSkips, extents.pinnedSkips - this.#pinnedSkips)
+    this.#pinnedSkips = extents.pinnedSkips
+    this.#tally.set(COUNT.writeQueuePending, this.writes.queued)
+    this.#tally.set(COUNT.writeQueueBytes, this.writes.queuedBytes)
+    this.#tally.set(COUNT.writesReserved, this.writes.reserved)
+    this.#tally.set(COUNT.fillsInflight, this.fills.count)
+    this.#tally.set(COUNT.readQueuePending, this.fills.queued)
+  }
+
+  readDone(store: number, reply: Extract<HostReaderReply, { kind: 'read-done' }>): void {
+    this.fills.done(store, reply, this.#nowUs)
+  }
+
+  writeDone(writer: number, reply: Extract<WritebackReply, { kind: 'write-done' }>): void {
+    this.writes.done(writer, reply, this.#nowUs)
+  }
+}
+
+/** Real parts for the sizes of `options`. */
+export function partsOf(options: StorageOptions): StorageParts {
+  const { entriesMax, directorySeed, poolBytes, shards, extentAlignmentBytes } = options
+  const replicasMax = Math.max(1, Math.min(entriesMax, Math.floor(poolBytes / PAGE_BYTES), DRAM_SLOTS_MAX))
+  const classes = new ClassTable(entriesMax, poolBytes)
+  const entries = new Entries(
+    new Directory({ entriesMax, seed: directorySeed }),
+    new ResidentTable(replicasMax),
+    new ExtentStore(shards.map((shard) => new ExtentShard(shard.capacityBytes, extentAlignmentBytes, entriesMax))),
+    new PoolMemory(new PoolAllocator(poolBytes)),
+    classes,
+  )
+  return { entries, classes }
+}

@@ -1,0 +1,272 @@
+import type { WritebackReply } from '../../actors/writeback/messages.js'
+import { ERROR_CODES } from '../../shared/base/errors.js'
+import type { Tally } from '../../shared/base/tally.js'
+import { NONE } from '../../shared/directory/directory.js'
+import { WRITE } from '../../shared/layout/descriptors.js'
+import { ByteWindow } from '../../shared/scheduling/byte-window.js'
+import { STORAGE_COUNT, STORAGE_HISTOGRAM, WRITE_DROP_COUNT, type WriteDrop } from './counters.js'
+import type { Entries } from './entries.js'
+import type { ShardPlace, StorageOptions, StoragePorts } from './ports.js'
+import { WriteLane } from './write-lane.js'
+
+type WriteDone = Extract<WritebackReply, { kind: 'write-done' }>
+
+/** One sealed block on its way to SSD. It holds an interest from the seal to its end. */
+interface WriteJob {
+  readonly entry: number
+  readonly bytes: number
+  readonly sealedUs: number
+  /** Place in the order of seals. */
+  readonly turn: number
+  shard: number
+  extent: number
+  ended: boolean
+}
+
+/**
+ * DRAM to SSD, after the seal: best effort, bounded, and every block that does not get there is counted with a reason.
+ *
+ * | a job      | holds                       | leaves by                                                        |
+ * |------------|-----------------------------|------------------------------------------------------------------|
+ * | queued     | the entry                   | a reservation; a drop (no room, drain, the entry was hidden)     |
+ * | reserved   | the entry, an extent        | write-done, and by nothing else                                  |
+ *
+ * A job takes its extent only when the window lets it go, so that no older block is overwritten earlier than needed.
+ */
+export class Writes {
+  readonly #entries: Entries
+  readonly #shards: readonly ShardPlace[]
+  readonly #lanes: readonly WriteLane[]
+  readonly #ports: StoragePorts
+  readonly #tally: Tally
+  readonly #largestBytes: number
+  readonly #queue: WriteJob[] = []
+  readonly #queueWindow: ByteWindow
+  readonly #window: ByteWindow
+  readonly #reserved = new Map<number, WriteJob>()
+  readonly #syncs: { readonly waiter: number; readonly turn: number }[] = []
+  /** Every job that has not ended, in order of turns; ended ones leave from the front. */
+  readonly #order: WriteJob[] = []
+  readonly #evicted: number[] = []
+  #lastTurn = 0
+  #pending = 0
+  #draining = false
+
+  constructor(entries: Entries, options: StorageOptions, ports: StoragePorts, tally: Tally) {
+    this.#entries = entries
+    this.#shards = options.shards
+    this.#ports = ports
+    this.#tally = tally
+    this.#largestBytes = largestShard(entries, options.shards.length)
+    this.#queueWindow = new ByteWindow(options.writeQueueBytesMax)
+    const writers = options.shards.reduce((most, shard) => Math.max(most, shard.writer + 1), 0)
+    this.#lanes = Array.from({ length: writers }, (_, writer) => new WriteLane(writer, options, ports))
+    this.#window = new ByteWindow(this.#openBytes())
+  }
+
+  get queued(): number {
+    return this.#queue.length
+  }
+
+  get queuedBytes(): number {
+    return this.#queueWindow.inFlightBytes
+  }
+
+  get reserved(): number {
+    return this.#reserved.size
+  }
+
+  get reservedBytes(): number {
+    return this.#window.inFlightBytes
+  }
+
+  /** Queued and reserved. */
+  get pending(): number {
+    return this.#pending
+  }
+
+  get syncWaiters(): number {
+    return this.#syncs.length
+  }
+
+  /** Every job that has not ended; `extent` is NONE until it is reserved. */
+  *inFlight(): IterableIterator<{ entry: number; shard: number; extent: number }> {
+    for (const { entry, shard, extent, ended } of this.#order) if (!ended) yield { entry, shard, extent }
+  }
+
+  /** Writeback lanes. */
+  get writers(): number {
+    return this.#lanes.length
+  }
+
+  outstandingOn(writer: number): number {
+    return this.#lanes[writer]?.outstanding ?? 0
+  }
+
+  /** A sealed entry, which the caller holds: written in its turn, or dropped and counted. */
+  admit(entry: number, nowUs: number): void {
+    if (this.#shards.length === 0) return
+    const bytes = this.#entries.shape(entry).geometry.extentBytes
+    if (this.#draining) return this.#count('draining')
+    if (bytes > this.#largestBytes) return this.#count('too_large')
+    if (!this.#queueWindow.enter(bytes)) return this.#count('queue_full')
+    this.#entries.hold(entry)
+    const job = { entry, bytes, sealedUs: nowUs, turn: ++this.#lastTurn, shard: NONE, extent: NONE, ended: false }
+    this.#queue.push(job)
+    this.#order.push(job)
+    this.#pending++
+    this.#tally.add(STORAGE_COUNT.writesAdmitted, 1)
+    this.#pump(nowUs)
+  }
+
+  done(writer: number, reply: WriteDone, nowUs: number): void {
+    const job = this.#reserved.get(reply.job)
+    const lane = this.#lanes[writer]
+    if (job === undefined || lane === undefined || !lane.ended(reply.job)) {
+      this.#tally.add(STORAGE_COUNT.strayReplies, 1)
+      return
+    }
+    this.#reserved.delete(reply.job)
+    this.#window.leave(job.bytes)
+    this.#settle(job, reply)
+    this.#end(job, nowUs)
+    this.#pump(nowUs)
+    this.#fireSyncs()
+  }
+
+  /** Demand reads on a store begin (+) or end (-): writes to its files make room for them. */
+  demand(store: number, delta: number, nowUs: number): void {
+    for (const shard of this.#shards) {
+      if (shard.store === store) this.#lanes[shard.writer]?.demand(delta, nowUs)
+    }
+    this.#window.resize(this.#openBytes())
+  }
+
+  tick(nowUs: number): void {
+    for (const lane of this.#lanes) lane.tick(nowUs)
+    this.#window.resize(this.#openBytes())
+    this.#pump(nowUs)
+    this.#fireSyncs()
+  }
+
+  /** When a window may open again; Infinity: none is shrunk. */
+  get nextTickUs(): number {
+    return this.#lanes.reduce((soonest, lane) => Math.min(soonest, lane.reopensUs), Number.POSITIVE_INFINITY)
+  }
+
+  /** True: nothing is pending. False: ports.synced(waiter) follows. */
+  sync(waiter: number): boolean {
+    if (this.#pending === 0) return true
+    this.#syncs.push({ waiter, turn: this.#lastTurn })
+    return false
+  }
+
+  cancelSync(waiter: number): void {
+    const at = this.#syncs.findIndex((sync) => sync.waiter === waiter)
+    if (at >= 0) this.#syncs.splice(at, 1)
+  }
+
+  /** The index dies with the process, so what is only queued would be written for nobody. */
+  beginDrain(nowUs: number): void {
+    this.#draining = true
+    for (const job of this.#queue.splice(0)) this.#drop(job, 'draining', nowUs)
+    this.#fireSyncs()
+  }
+
+  #pump(nowUs: number): void {
+    for (let job = this.#queue[0]; job !== undefined; job = this.#queue[0]) {
+      const hidden = !this.#entries.published(job.entry)
+      if (!hidden && !this.#window.enter(job.bytes)) return
+      if (!hidden && this.#reserve(job)) {
+        this.#queue.shift()
+        this.#queueWindow.leave(job.bytes)
+        this.#send(job)
+        continue
+      }
+      if (!hidden) {
+        this.#window.leave(job.bytes)
+        // Extents in flight stand in the way as pinned ones do, but not for long: wait for them before giving up.
+        if (this.#window.inFlight > 0) return
+      }
+      this.#queue.shift()
+      this.#drop(job, hidden ? 'invalidated' : 'no_space_pinned', nowUs)
+    }
+  }
+
+  #reserve(job: WriteJob): boolean {
+    this.#evicted.length = 0
+    const place = this.#entries.extents.reserve(job.bytes, job.entry, this.#evicted)
+    if ('refused' in place) return false
+    job.shard = place.shard
+    job.extent = place.extent
+    for (const owner of this.#evicted) {
+      this.#tally.add(STORAGE_COUNT.ssdOverwrites, 1)
+      if (this.#entries.loseExtent(owner)) this.#tally.add(STORAGE_COUNT.blocksLost, 1)
+    }
+    return true
+  }
+
+  #send(job: WriteJob): void {
+    const { file, writer } = this.#shards[job.shard] as ShardPlace
+    const { granules } = this.#entries.shape(job.entry).geometry
+    const doubles = new Float64Array(granules.length * WRITE.doubles)
+    for (let granule = 0; granule < granules.length; granule++) {
+      doubles[granule * WRITE.doubles + WRITE.poolOffsetBytes] = this.#entries.offsetBytes(job.entry, granule)
+      doubles[granule * WRITE.doubles + WRITE.bytes] = granules[granule]?.bytes as number
+    }
+    const fileOffsetBytes = this.#entries.extents.shard(job.shard).offsetBytes(job.extent)
+    this.#reserved.set(job.turn, job)
+    const list = { doubles, offset: 0, length: doubles.length }
+    this.#lanes[writer]?.send({ kind: 'write', job: job.turn, file, fileOffsetBytes, list })
+  }
+
+  /** Publishes the extent of a whole write; every other ending gives it back. */
+  #settle(job: WriteJob, reply: WriteDone): void {
+    const whole = reply.status === ERROR_CODES.ok && reply.bytes === job.bytes
+    const wanted = this.#entries.published(job.entry)
+    if (whole && wanted) {
+      this.#entries.gainExtent(job.entry, job.shard, job.extent)
+      this.#tally.add(STORAGE_COUNT.writesCommitted, 1)
+      return
+    }
+    this.#entries.extents.shard(job.shard).abort(job.extent)
+    this.#count(whole ? 'invalidated' : reply.status === ERROR_CODES.io_disk_full ? 'disk_full' : 'failed')
+  }
+
+  #drop(job: WriteJob, reason: WriteDrop, nowUs: number): void {
+    this.#queueWindow.leave(job.bytes)
+    this.#count(reason)
+    this.#end(job, nowUs)
+  }
+
+  #end(job: WriteJob, nowUs: number): void {
+    job.ended = true
+    this.#pending--
+    while (this.#order[0]?.ended) this.#order.shift()
+    this.#tally.observe(STORAGE_HISTOGRAM.writeUs, nowUs - job.sealedUs)
+    this.#entries.drop(job.entry)
+  }
+
+  #fireSyncs(): void {
+    const oldest = this.#order[0]?.turn ?? Number.POSITIVE_INFINITY
+    while (this.#syncs[0] !== undefined && this.#syncs[0].turn < oldest) {
+      this.#ports.synced((this.#syncs.shift() as { waiter: number }).waiter)
+    }
+  }
+
+  #count(reason: WriteDrop): void {
+    this.#tally.add(WRITE_DROP_COUNT[reason], 1)
+    if (reason === 'queue_full') this.#tally.add(STORAGE_COUNT.writeQueueFull, 1)
+  }
+
+  /** What all lanes together may have in flight now. */
+  #openBytes(): number {
+    return this.#lanes.reduce((sum, lane) => sum + lane.windowBytes, 0)
+  }
+}
+
+function largestShard(entries: Entries, shards: number): number {
+  let bytes = 0
+  for (let shard = 0; shard < shards; shard++) bytes = Math.max(bytes, entries.extents.shard(shard).capacityBytes)
+  return bytes
+}
