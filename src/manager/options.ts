@@ -2,6 +2,8 @@
 export interface ManagerOptions {
   /** Random per start; clients compare it to notice a restart. Below 2^53. */
   readonly epoch: number
+  /** True when an SSD tier is open. */
+  readonly ssd: boolean
   /** `dram`: SSD pages are read into DRAM during the query. `uring`: leased during the query, read during the restore. */
   readonly readRoute: 'dram' | 'uring'
   /** Bytes that all open queries and leases together may reserve. */

@@ -2,12 +2,14 @@ import type { SlotTable } from '../ports.js'
 
 /** One rank of an instance: what a worker registered, and what we made of it. */
 export interface RankHold {
-  /** Index of the rank in the instance's geometry: tp + pp * tpSize. */
+  /** Ordinal of the rank in the sealed geometry; until the seal, tp + pp * tpSize. */
   readonly rank: number
   readonly mappings: readonly number[]
   /** Copy template of each storage group, by group id; empty until the instance seals. */
   readonly templates: number[]
   readonly slotTable: SlotTable
+  /** Layer and group of each region, in the order of REGISTER: fragments name layers by it. */
+  readonly regions: readonly { readonly layer: string; readonly group: number }[]
 }
 
 /** What one completion slot of a session is doing. */

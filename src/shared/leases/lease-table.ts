@@ -71,6 +71,11 @@ export class LeaseTable {
     return this.#peak
   }
 
+  /** True while the lease has not ended. */
+  has(lease: number): boolean {
+    return this.#leases.has(lease)
+  }
+
   /** When the next lease expires, or Infinity. */
   get nextExpiryUs(): number {
     return this.#expiry.first?.expiresUs ?? Number.POSITIVE_INFINITY

@@ -1,0 +1,49 @@
+import type { DramWorkerReply } from '../actors/dram-worker/messages.js'
+import type { HostRestoreReply } from '../actors/host-restore/messages.js'
+import type { LeaseTable } from '../shared/leases/lease-table.js'
+import type { ByteBudget } from '../shared/scheduling/byte-budget.js'
+import type { LaneJobs } from './lanes/lane-jobs.js'
+import type { ManagerEffect } from './messages.js'
+import type { ManagerOptions } from './options.js'
+import type { ManagerPorts } from './ports.js'
+import type { Publications } from './publish/publications.js'
+import type { LeaseRecords } from './query/lease-records.js'
+import type { Queries } from './query/queries.js'
+import type { Instances } from './register/instances.js'
+import type { Sessions } from './sessions/sessions.js'
+import type { Syncs } from './sessions/syncs.js'
+import type { PageStorage } from './storage/page-storage.js'
+import type { ManagerTally } from './tally.js'
+
+/** A terminal reply of the dram-worker lane to one of its jobs. */
+export type DramJobReply = Exclude<DramWorkerReply, { kind: 'stopped' }>
+/** A terminal reply of the host-restore lane. */
+export type RestoreJobReply = Exclude<HostRestoreReply, { kind: 'stopped' }>
+
+/**
+ * What every verb works on: the Manager's whole state, owned by its machine. Verbs are functions of the context and a
+ * request; they change it, and append what the loop must do to `out`.
+ */
+export interface Context {
+  readonly options: ManagerOptions
+  readonly ports: ManagerPorts
+  readonly tally: ManagerTally
+  readonly storage: PageStorage
+  readonly leases: LeaseTable
+  /** What all instances together may reserve; parent of each instance's budget. */
+  readonly queryBudget: ByteBudget
+  readonly leaseRecords: LeaseRecords
+  readonly sessions: Sessions
+  readonly instances: Instances
+  readonly queries: Queries
+  readonly publications: Publications
+  readonly syncs: Syncs
+  readonly dramJobs: LaneJobs<DramJobReply>
+  readonly restoreJobs: LaneJobs<RestoreJobReply>
+  /** Monotonic time of the current step. */
+  nowUs: number
+  /** Set once, by a drain: nothing new is admitted. */
+  draining: boolean
+  /** Effects of the current step. */
+  out: ManagerEffect[]
+}

@@ -1,0 +1,59 @@
+import type { HistogramSpec, SeriesSpec } from '../shared/base/tally.js'
+
+/** Positions of the verbs' counters and gauges, in the order of VERB_SERIES; storage has its own list. */
+export const VERB_COUNT = {
+  sessions: 0,
+  instances: 1,
+  leases: 2,
+  queriesOpen: 3,
+  operationsOpen: 4,
+  publicationsOpen: 5,
+  publicationsWaiting: 6,
+  jobsOpen: 7,
+  queryReservedBytes: 8,
+  queryReservedBytesPeak: 9,
+  budgetWaits: 10,
+  budgetBypasses: 11,
+  coalescedReads: 12,
+  refusals: 13,
+  saves: 14,
+  saveFailures: 15,
+  saveBytes: 16,
+  publishWaits: 17,
+  publishSkippedBlocks: 18,
+  loadFailures: 19,
+  loadsCancelled: 20,
+  syncsOpen: 21,
+} as const
+
+export const VERB_SERIES: readonly SeriesSpec[] = [
+  { name: 'sessions', kind: 'gauge', text: 'Engine connections' },
+  { name: 'instances', kind: 'gauge', text: 'Engine starts with at least one session' },
+  { name: 'leases', kind: 'gauge', text: 'Leases granted and not ended' },
+  { name: 'queries_open', kind: 'gauge', text: 'Queries that load or wait to be polled' },
+  { name: 'operations_open', kind: 'gauge', text: 'Restores and publications between admission and their end' },
+  { name: 'publications_open', kind: 'gauge', text: 'Publications between admission and their end' },
+  { name: 'publications_waiting', kind: 'gauge', text: 'Publications that wait for room in DRAM' },
+  { name: 'lane_jobs_open', kind: 'gauge', text: 'Jobs that a copying lane has not answered' },
+  { name: 'query_reserved_bytes', kind: 'gauge', text: 'Bytes reserved by open queries and leases' },
+  { name: 'query_reserved_bytes_peak', kind: 'gauge', text: 'The most bytes reserved at once since start' },
+  { name: 'query_budget_waits', kind: 'counter', text: 'Queries answered BUSY for want of budget' },
+  { name: 'query_budget_bypasses', kind: 'counter', text: 'Queries cut to what the instance may ever reserve' },
+  { name: 'query_coalesced_reads', kind: 'counter', text: 'Blocks whose read another query had started' },
+  { name: 'refusals', kind: 'counter', text: 'Requests answered with an error' },
+  { name: 'publishes', kind: 'counter', text: 'Publications that ended well' },
+  { name: 'publish_failures', kind: 'counter', text: 'Publications that failed or were cancelled' },
+  { name: 'save_bytes', kind: 'counter', text: 'Logical bytes copied from engine pages' },
+  { name: 'publish_waits', kind: 'counter', text: 'Publications that had to wait for room in DRAM' },
+  { name: 'publish_skipped_blocks', kind: 'counter', text: 'Blocks given up because no room came in time' },
+  { name: 'load_failures', kind: 'counter', text: 'Restores that failed' },
+  { name: 'loads_cancelled', kind: 'counter', text: 'Restores that ended as cancelled' },
+  { name: 'syncs_open', kind: 'gauge', text: 'SYNC requests that wait' },
+]
+
+export const VERB_HISTOGRAM = { publishDuration: 0, restoreDuration: 1 } as const
+
+export const VERB_HISTOGRAMS: readonly HistogramSpec[] = [
+  { name: 'publish_duration', unit: 'us', text: 'From the admission of a publication to its end' },
+  { name: 'restore_duration', unit: 'us', text: 'From the admission of a restore to its terminal slot' },
+]

@@ -1,0 +1,339 @@
+import { DRAM_JOBS_MAX } from '../actors/dram-worker/messages.js'
+import { RESTORES_MAX } from '../actors/host-restore/messages.js'
+import { ProtocolError } from '../shared/base/errors.js'
+import { invariant, unreachable } from '../shared/base/invariant.js'
+import type { Tally } from '../shared/base/tally.js'
+import { decodeHeader, decodeRequest, helloVersions } from '../shared/layout/wire/frame.js'
+import { descriptorsOf, type WireRequest } from '../shared/layout/wire/messages.js'
+import { LeaseTable } from '../shared/leases/lease-table.js'
+import { ByteBudget } from '../shared/scheduling/byte-budget.js'
+import type { Context } from './context.js'
+import { LaneJobs } from './lanes/lane-jobs.js'
+import type { ManagerEffect, ManagerInput } from './messages.js'
+import type { ManagerOptions } from './options.js'
+import type { ManagerPorts } from './ports.js'
+import { Publications } from './publish/publications.js'
+import { publish } from './publish/publish.js'
+import { LeaseRecords } from './query/lease-records.js'
+import { expireLeases, release, renew } from './query/leases.js'
+import { Queries } from './query/queries.js'
+import { expireQueries, query, queryFilled, queryPoll } from './query/query.js'
+import { Instances } from './register/instances.js'
+import { register } from './register/register.js'
+import { restore } from './restore/restore.js'
+import { cancel, unregister } from './sessions/cancelling.js'
+import { attach, hello, versionRefusal } from './sessions/greeting.js'
+import { dropDram, inspect, ownership } from './sessions/inspecting.js'
+import { disconnect, leave } from './sessions/leaving.js'
+import { reply, replyError, replyRefusal } from './sessions/replies.js'
+import type { Session } from './sessions/session.js'
+import { Sessions } from './sessions/sessions.js'
+import { progressSyncs, sync, syncEnded } from './sessions/syncing.js'
+import { Syncs } from './sessions/syncs.js'
+import type { PageStorage } from './storage/page-storage.js'
+import type { StoragePorts } from './storage/ports.js'
+import { ManagerTally } from './tally.js'
+
+/** Makes the storage that the machine owns, with the ports the machine gives it. */
+export type StorageFactory = (ports: StoragePorts) => PageStorage
+
+/**
+ * The Manager's decisions: sessions, leases, verbs and storage under one `step`. Owned by one thread; everything it
+ * wants done is an effect, everything it learns is an input.
+ *
+ * Drain: `serving` -> `draining` (nothing new; open operations end, sessions are asked to leave) -> `stopping` (lanes
+ * got STOP) -> `drained` (every lane answered). Reports that storage makes inside a call (a fill ended, a sync ended)
+ * are kept and handled after the call, so that no verb runs inside another.
+ */
+export class ManagerMachine {
+  readonly #context: Context
+  readonly #stores: number
+  readonly #filled: { waiter: number; entry: number; ok: boolean }[] = []
+  readonly #synced: number[] = []
+  #phase: 'serving' | 'draining' | 'stopping' | 'drained' = 'serving'
+  #drainEndsUs = Number.POSITIVE_INFINITY
+  #lanesLeft = 0
+  #unfinished = 0
+  readonly #drainWaiters: { readonly session: Session; readonly request: number }[] = []
+
+  /** `stores`: how many host-reader lanes (and as many writeback lanes) there are. */
+  constructor(options: ManagerOptions, ports: ManagerPorts, makeStorage: StorageFactory, tally: Tally, stores: number) {
+    const storage = makeStorage({
+      read: (store, request) => this.#context.out.push({ kind: 'to-host-reader', store, request }),
+      write: (store, request) => this.#context.out.push({ kind: 'to-writeback', store, request }),
+      filled: (waiter, entry, status) => this.#filled.push({ waiter, entry, ok: status === 'ok' }),
+      synced: (waiter) => this.#synced.push(waiter),
+    })
+    this.#stores = stores
+    this.#context = {
+      options,
+      ports,
+      tally: new ManagerTally(tally),
+      storage,
+      leases: new LeaseTable(options.queriesMax, storage),
+      queryBudget: new ByteBudget(options.queryBudgetBytes),
+      leaseRecords: new LeaseRecords(),
+      sessions: new Sessions(),
+      instances: new Instances(),
+      queries: new Queries(),
+      publications: new Publications(),
+      syncs: new Syncs(),
+      dramJobs: new LaneJobs(DRAM_JOBS_MAX),
+      restoreJobs: new LaneJobs(RESTORES_MAX),
+      nowUs: 0,
+      draining: false,
+      out: [],
+    }
+  }
+
+  get context(): Context {
+    return this.#context
+  }
+
+  /** Every lane has stopped and the last report is out: the loop may return. */
+  get ended(): boolean {
+    return this.#phase === 'drained'
+  }
+
+  /** When a `tick` is wanted next. */
+  nextTickUs(): number {
+    const { storage, leases, queries, publications } = this.#context
+    return Math.min(
+      storage.nextTickUs(),
+      leases.nextExpiryUs,
+      queries.nextEndUs(),
+      publications.nextGiveUpUs(),
+      this.#phase === 'draining' ? this.#drainEndsUs : Number.POSITIVE_INFINITY,
+    )
+  }
+
+  /** Takes one input and appends what must be done to `out`. Time is that of the last tick. */
+  step(input: ManagerInput, out: ManagerEffect[]): void {
+    const context = this.#context
+    context.out = out
+    switch (input.kind) {
+      case 'accepted':
+        this.#accepted(input.connection, input.pid)
+        break
+      case 'frame':
+        this.#frame(input.connection, input.frame, input.fds)
+        break
+      case 'connection-ended': {
+        const session = context.sessions.ofConnection(input.connection)
+        if (session !== undefined) disconnect(context, session)
+        break
+      }
+      case 'host-reader':
+        if (input.reply.kind === 'stopped') this.#laneStopped()
+        else context.storage.readDone(input.store, input.reply)
+        break
+      case 'writeback':
+        if (input.reply.kind === 'stopped') this.#laneStopped()
+        else context.storage.writeDone(input.store, input.reply)
+        break
+      case 'dram-worker':
+        if (input.reply.kind === 'stopped') this.#laneStopped()
+        else context.dramJobs.replied(input.reply.job, input.reply)
+        break
+      case 'host-restore':
+        if (input.reply.kind === 'stopped') this.#laneStopped()
+        else context.restoreJobs.replied(input.reply.job, input.reply)
+        break
+      case 'control':
+        this.#beginDrain(input.request.limitUs)
+        break
+      case 'tick':
+        context.nowUs = input.nowUs
+        context.storage.tick(input.nowUs)
+        expireLeases(context)
+        expireQueries(context)
+        break
+      default:
+        unreachable(input)
+    }
+    this.#settle()
+  }
+
+  /** What is somebody's now; zero at rest. */
+  ownership(): Record<string, number> {
+    return ownership(this.#context)
+  }
+
+  /** Writes every gauge to the counter page; the loop calls it now and then. */
+  refreshGauges(): void {
+    const { storage, tally, queryBudget } = this.#context
+    storage.refreshGauges()
+    const held = this.ownership()
+    tally.gauges({
+      sessions: held['sessions'] ?? 0,
+      instances: held['instances'] ?? 0,
+      leases: held['leases'] ?? 0,
+      queriesOpen: held['queriesOpen'] ?? 0,
+      operationsOpen: held['operationsOpen'] ?? 0,
+      publicationsOpen: held['publicationsOpen'] ?? 0,
+      publicationsWaiting: held['publicationsWaiting'] ?? 0,
+      jobsOpen: held['jobsOpen'] ?? 0,
+      queryReservedBytes: queryBudget.chargedBytes,
+      queryReservedBytesPeak: queryBudget.peakBytes,
+      syncsOpen: held['syncsOpen'] ?? 0,
+    })
+  }
+
+  /** What storage reported during the step, who waits for memory, who waits for ends. */
+  #settle(): void {
+    const context = this.#context
+    for (let done = false; !done; ) {
+      done = true
+      for (const { waiter, entry, ok } of this.#filled.splice(0)) {
+        done = false
+        queryFilled(context, waiter, entry, ok)
+      }
+      for (const waiter of this.#synced.splice(0)) {
+        done = false
+        syncEnded(context, waiter)
+      }
+    }
+    if (context.publications.waiting > 0) context.publications.retry()
+    progressSyncs(context)
+    if (this.#phase === 'draining') this.#progressDrain()
+  }
+
+  #accepted(connection: number, pid: number): void {
+    const { sessions, options, out, draining } = this.#context
+    if (draining || sessions.count >= options.sessionsMax) {
+      out.push({ kind: 'close-connection', connection })
+      return
+    }
+    sessions.open(connection, pid)
+  }
+
+  #frame(connection: number, frame: Uint8Array, fds: readonly number[]): void {
+    const context = this.#context
+    const session = context.sessions.ofConnection(connection)
+    if (session === undefined) return this.#closeAll(fds)
+    let request = 0
+    try {
+      request = decodeHeader(frame).request
+      const { message } = decodeRequest(frame)
+      this.#dispatch(session, request, message, fds)
+    } catch (error) {
+      if (!(error instanceof ProtocolError)) throw error
+      this.#closeAll(fds)
+      const versions = session.phase === 'new' ? helloVersions(frame) : null
+      if (versions === null) replyError(context, session, request, error.code, error.message, error.values)
+      else replyRefusal(context, session, request, versionRefusal(versions.protoMin, versions.protoMax))
+      // The stream may be out of step with its frames: nothing after this can be trusted.
+      context.out.push({ kind: 'close-connection', connection })
+      disconnect(context, session)
+    }
+  }
+
+  #dispatch(session: Session, request: number, message: WireRequest, fds: readonly number[]): void {
+    const context = this.#context
+    if (fds.length !== descriptorsOf(message)) {
+      this.#closeAll(fds)
+      const text = `Cannot take ${message.kind} with ${fds.length} descriptors: it carries ${descriptorsOf(message)}`
+      return replyError(context, session, request, 'missing_descriptor', text, { descriptors: fds.length })
+    }
+    if (session.phase === 'new' && message.kind !== 'hello') {
+      this.#closeAll(fds)
+      return replyError(context, session, request, 'not_greeted', `Cannot take ${message.kind} before HELLO`)
+    }
+    if (session.phase === 'leaving') {
+      this.#closeAll(fds)
+      return replyError(context, session, request, 'session_closed', `Cannot take ${message.kind}: the session leaves`)
+    }
+    switch (message.kind) {
+      case 'hello':
+        return hello(context, session, request, message)
+      case 'register':
+        return register(context, session, request, message, fds)
+      case 'attach':
+        return attach(context, session, request, message)
+      case 'query':
+        return query(context, session, request, message)
+      case 'query_poll':
+        return queryPoll(context, session, request, message)
+      case 'release':
+        return release(context, session, request, message)
+      case 'renew':
+        return renew(context, session, request, message)
+      case 'restore':
+        return restore(context, session, request, message)
+      case 'publish':
+        return publish(context, session, request, message)
+      case 'cancel':
+        return cancel(context, session, request, message)
+      case 'unregister':
+        return unregister(context, session, request)
+      case 'sync':
+        return sync(context, session, request, message)
+      case 'drop_dram':
+        return dropDram(context, session, request)
+      case 'drain':
+        this.#drainWaiters.push({ session, request })
+        return this.#beginDrain(Number.POSITIVE_INFINITY)
+      case 'inspect':
+      case 'stats':
+        return inspect(context, session, request)
+      case 'ping':
+        return reply(context, session, request, {
+          kind: 'pong',
+          seq: message.seq,
+          managerEpoch: context.options.epoch,
+        })
+      default:
+        return unreachable(message)
+    }
+  }
+
+  #closeAll(fds: readonly number[]): void {
+    for (const fd of fds) this.#context.ports.closeFd(fd)
+  }
+
+  #beginDrain(limitUs: number): void {
+    const context = this.#context
+    this.#drainEndsUs = Math.min(this.#drainEndsUs, context.nowUs + limitUs)
+    if (this.#phase !== 'serving') return
+    this.#phase = 'draining'
+    context.draining = true
+  }
+
+  /** Waits for what was admitted, then for writes, then lets sessions go and stops the lanes. */
+  #progressDrain(): void {
+    const context = this.#context
+    const late = context.nowUs >= this.#drainEndsUs
+    const held = this.ownership()
+    const busy = (held['operationsOpen'] ?? 0) + (held['jobsOpen'] ?? 0)
+    if (busy > 0 && !late) return
+    if (!late && context.storage.writesPending > 0) return
+    this.#unfinished += busy
+    context.storage.beginDrain()
+    for (const session of [...context.sessions]) leave(context, session)
+    if (!context.storage.quiesced || (this.ownership()['jobsOpen'] ?? 0) > 0) return
+    for (const { session, request } of this.#drainWaiters.splice(0)) reply(context, session, request, { kind: 'ack' })
+    for (const session of [...context.sessions]) {
+      if (session.connected) context.out.push({ kind: 'close-connection', connection: session.connection })
+      disconnect(context, session)
+    }
+    this.#stopLanes()
+  }
+
+  #stopLanes(): void {
+    const { out } = this.#context
+    this.#phase = 'stopping'
+    const request = { kind: 'stop' } as const
+    out.push({ kind: 'to-dram-worker', request }, { kind: 'to-host-restore', request })
+    for (let store = 0; store < this.#stores; store++) {
+      out.push({ kind: 'to-host-reader', store, request }, { kind: 'to-writeback', store, request })
+    }
+    this.#lanesLeft = 2 + 2 * this.#stores
+  }
+
+  #laneStopped(): void {
+    invariant(this.#phase === 'stopping' && this.#lanesLeft > 0, 'a lane stops when it was asked to')
+    if (--this.#lanesLeft > 0) return
+    this.#phase = 'drained'
+    this.#context.out.push({ kind: 'control', reply: { kind: 'drained', unfinished: this.#unfinished } })
+  }
+}

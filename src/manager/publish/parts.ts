@@ -1,0 +1,107 @@
+import { invariant } from '../../shared/base/invariant.js'
+import { CHECKSUM, COPY } from '../../shared/layout/descriptors.js'
+import { listAt } from '../../shared/layout/records.js'
+import type { Context, DramJobReply } from '../context.js'
+import type { JobOwner } from '../lanes/lane-jobs.js'
+import { sendInRecords } from '../lanes/records.js'
+
+/** The copies of some blocks of one publication, travelling through the dram-worker as one job. */
+export interface SavePart {
+  /** Entry of each run triple: runs[3 * i …] belong to entries[i]. */
+  readonly entries: readonly number[]
+  /** Triples (granule, first item, item count) as storage gave them out. */
+  readonly runs: readonly number[]
+  /** COPY descriptors, one a run. */
+  readonly descriptors: Float64Array
+}
+
+/** Where a save's slot and fence are. */
+export interface SaveTarget {
+  readonly slots: number
+  readonly slot: number
+  readonly slotGeneration: number
+  readonly fence: number
+}
+
+/** One SavePart on its way. `ended` gets the lane's status, once. */
+export class SaveJob implements JobOwner<DramJobReply> {
+  readonly part: SavePart
+  readonly #context: Context
+  readonly #target: SaveTarget
+  readonly #ended: (job: SaveJob, status: number) => void
+  #number: number | null = null
+
+  constructor(context: Context, part: SavePart, target: SaveTarget, ended: (job: SaveJob, status: number) => void) {
+    this.#context = context
+    this.part = part
+    this.#target = target
+    this.#ended = ended
+  }
+
+  start(job: number): void {
+    this.#number = job
+    const { out, options } = this.#context
+    sendInRecords(this.part.descriptors, COPY.doubles, options.descriptorsPerRecordMax, (list, more) => {
+      out.push({ kind: 'to-dram-worker', request: { kind: 'save', job, more, list, ...this.#target } })
+    })
+  }
+
+  /** Parts not yet on the stream are dropped; what is there drains. True when the job never reached the lane. */
+  cancel(): boolean {
+    if (this.#number === null) return this.#context.dramJobs.withdraw(this)
+    this.#context.out.push({ kind: 'to-dram-worker', request: { kind: 'cancel', job: this.#number } })
+    return false
+  }
+
+  replied(reply: DramJobReply): void {
+    invariant(reply.kind === 'save-done', 'a save ends with save-done', { kind: reply.kind })
+    this.#ended(this, reply.status)
+  }
+}
+
+/** Granules whose checksum is wanted: granule[i] of entry[i]. */
+export interface ChecksumPart {
+  readonly entries: readonly number[]
+  readonly granules: readonly number[]
+}
+
+/** One ChecksumPart on its way. `ended` gets the lane's status and, when it is 0, every result is set in storage. */
+export class ChecksumJob implements JobOwner<DramJobReply> {
+  readonly part: ChecksumPart
+  readonly #context: Context
+  readonly #ended: (job: ChecksumJob, status: number) => void
+
+  constructor(context: Context, part: ChecksumPart, ended: (job: ChecksumJob, status: number) => void) {
+    this.#context = context
+    this.part = part
+    this.#ended = ended
+  }
+
+  start(job: number): void {
+    const { storage, out } = this.#context
+    const { entries, granules } = this.part
+    const doubles = new Float64Array(entries.length * CHECKSUM.doubles)
+    for (const [i, entry] of entries.entries()) {
+      const g = granules[i] as number
+      const spec = storage.geometryOf(entry).granules[g]
+      invariant(spec !== undefined, 'a checksum names a granule of its entry', { entry, granule: g })
+      const at = i * CHECKSUM.doubles
+      doubles[at + CHECKSUM.poolOffsetBytes] = storage.granuleOffset(entry, g)
+      doubles[at + CHECKSUM.bytes] = spec.bytes
+      doubles[at + CHECKSUM.segmentBytes] = spec.segmentBytes
+      doubles[at + CHECKSUM.segmentStrideBytes] = spec.segmentStrideBytes
+    }
+    const list = { doubles, offset: 0, length: doubles.length }
+    out.push({ kind: 'to-dram-worker', request: { kind: 'checksum', job, list } })
+  }
+
+  replied(reply: DramJobReply): void {
+    invariant(reply.kind === 'checksum-done', 'a checksum ends with checksum-done', { kind: reply.kind })
+    if (reply.status === 0) {
+      for (const [i, entry] of this.part.entries.entries()) {
+        this.#context.storage.setCrc(entry, this.part.granules[i] as number, listAt(reply.list, i))
+      }
+    }
+    this.#ended(this, reply.status)
+  }
+}

@@ -1,0 +1,279 @@
+import { ERROR_CODES, type ErrorCode } from '../../shared/base/errors.js'
+import type { GranuleRun } from '../../shared/layout/granules.js'
+import { SLOT_STATE } from '../../shared/layout/slot-states.js'
+import type { Context } from '../context.js'
+import type { Operation, RankHold, Session } from '../sessions/session.js'
+import { finishSlot, releaseSlot } from '../sessions/slots.js'
+import { ChecksumJob, type ChecksumPart, SaveJob } from './parts.js'
+import type { OpenPublication } from './publications.js'
+
+/** One block that this publication brings, or helps to bring. Held from admission until it is settled. */
+export interface PublishItem {
+  readonly entry: number
+  readonly group: number
+  readonly page: number
+  /** True when this publication claimed the key: it abandons the entry when its own part fails. */
+  readonly claimed: boolean
+  /** Granule runs that this rank offers, in order. */
+  readonly offered: readonly GranuleRun[]
+}
+
+/**
+ * One PUBLISH of one rank, from admission to its terminal slot state. Works through its items in parts: find room,
+ * copy what nobody brought yet, checksum the granules of every entry that is complete, seal it.
+ *
+ * States of an item: `queued` -> (room found) `copying` -> landed -> (entry complete) `checking` -> sealed; or given up.
+ * Invariants: at most one SaveJob open; an entry is sealed only after every byte landed and every checksum is set;
+ * the slot is written once, when no job of this publication is open; every item is dropped exactly once.
+ */
+export class Publication implements Operation, OpenPublication {
+  readonly number: number
+  readonly session: Session
+  readonly slot: number
+  readonly slotGeneration: number
+  giveUpUs = Number.POSITIVE_INFINITY
+  readonly #context: Context
+  readonly #hold: RankHold
+  readonly #fence: number
+  readonly #items: readonly PublishItem[]
+  readonly #partialOk: boolean
+  readonly #admitUs: number
+  #next = 0
+  #save: SaveJob | null = null
+  readonly #checks = new Set<ChecksumJob>()
+  #bytes = 0
+  #failure: ErrorCode | null = null
+  #failedItem = 0xffff_ffff
+  #ended = false
+
+  constructor(
+    context: Context,
+    session: Session,
+    hold: RankHold,
+    request: {
+      readonly slot: number
+      readonly generation: number
+      readonly fence: number
+      readonly partialOk: boolean
+    },
+    items: readonly PublishItem[],
+  ) {
+    this.#context = context
+    this.number = context.publications.nextNumber()
+    this.session = session
+    this.slot = request.slot
+    this.slotGeneration = request.generation
+    this.#hold = hold
+    this.#fence = request.fence
+    this.#partialOk = request.partialOk
+    this.#items = items
+    this.#admitUs = context.nowUs
+    for (const { entry } of items) context.storage.hold(entry)
+    context.publications.add(this)
+  }
+
+  advance(): boolean {
+    if (this.#save !== null || this.#ended) return true
+    if (this.#failure !== null) {
+      this.#settle()
+      return true
+    }
+    const { storage, options, publications, nowUs } = this.#context
+    const entries: number[] = []
+    const runs: number[] = []
+    const descriptors: number[] = []
+    let bytes = 0
+    let room = true
+    while (this.#next < this.#items.length && bytes < options.publishPartBytes) {
+      const item = this.#items[this.#next] as PublishItem
+      if (!storage.assembling(item.entry)) {
+        this.#pass()
+        continue
+      }
+      room = storage.allocate(item.entry) === 'ok'
+      if (!room) break
+      const from = runs.length
+      storage.contribute(item.entry, item.offered, runs)
+      for (let at = from; at < runs.length; at += 3) {
+        entries.push(item.entry)
+        bytes += this.#describe(item, runs, at, descriptors)
+      }
+      this.#next++
+      if (runs.length === from) this.#drop(item.entry)
+    }
+    if (!room && entries.length === 0) return this.#waitForRoom(nowUs)
+    publications.stopWaiting(this)
+    this.giveUpUs = Number.POSITIVE_INFINITY
+    if (entries.length === 0) {
+      this.#settle()
+      return true
+    }
+    this.#bytes += bytes
+    const part = { entries, runs, descriptors: Float64Array.from(descriptors) }
+    const { slotTable } = this.#hold
+    const target = {
+      slots: slotTable.slots,
+      slot: this.slot,
+      slotGeneration: this.slotGeneration,
+      fence: this.#fence,
+    }
+    this.#save = new SaveJob(this.#context, part, target, (_, status) => this.#saved(status))
+    this.#context.dramJobs.request(this.#save)
+    return true
+  }
+
+  cancel(): void {
+    if (this.#ended) return
+    this.#failure ??= 'cancelled'
+    if (this.#save === null) this.#settle()
+    else if (this.#save.cancel()) this.#saved(ERROR_CODES.cancelled)
+  }
+
+  /** Appends the COPY descriptor of one run; returns the engine bytes it moves. */
+  #describe(item: PublishItem, runs: readonly number[], at: number, descriptors: number[]): number {
+    const { storage } = this.#context
+    const geometry = storage.geometryOf(item.entry)
+    const granule = runs[at] as number
+    const itemCount = runs[at + 2] as number
+    const first = geometry.rankGranules[this.#hold.rank]?.[0] ?? 0
+    descriptors.push(
+      this.#hold.templates[item.group] as number,
+      granule - first,
+      item.page,
+      storage.granuleOffset(item.entry, granule),
+      runs[at + 1] as number,
+      itemCount,
+    )
+    return itemCount * (geometry.granules[granule]?.segmentBytes ?? 0)
+  }
+
+  /** The pool is full of what is needed: go on when something is freed, give up when that takes too long. */
+  #waitForRoom(nowUs: number): boolean {
+    const { options, publications, tally } = this.#context
+    if (this.giveUpUs === Number.POSITIVE_INFINITY) {
+      this.giveUpUs = nowUs + options.publishWaitUs
+      tally.publishWait()
+    }
+    if (nowUs < this.giveUpUs) {
+      publications.wait(this)
+      return false
+    }
+    tally.publishSkipped(this.#items.length - this.#next)
+    if (!this.#partialOk) this.#fail('capacity_pool', this.#next)
+    this.#giveUpRest()
+    this.#settle()
+    return true
+  }
+
+  #saved(status: number): void {
+    const { storage } = this.#context
+    const part = this.#save?.part
+    this.#save = null
+    if (part === undefined) return
+    const done: ChecksumPart[] = []
+    for (const [i, entry] of part.entries.entries()) {
+      if (status === 0) storage.landed(entry, part.runs, i * 3, i * 3 + 3)
+      else storage.copyFailed(entry, part.runs, i * 3, i * 3 + 3)
+    }
+    if (status !== 0) {
+      this.#fail(this.#failure ?? (status === ERROR_CODES.cancelled ? 'cancelled' : 'io_copy_failed'), this.#next)
+    }
+    for (const entry of new Set(part.entries)) {
+      if (status === 0 && storage.complete(entry))
+        done.push(allGranules(storage.geometryOf(entry).granules.length, entry))
+      else {
+        if (status !== 0 && this.#claimed(entry)) storage.abandon(entry)
+        this.#drop(entry)
+      }
+    }
+    this.#check(done)
+    this.advance()
+  }
+
+  /** Checksums complete entries, as many in one job as one record holds. */
+  #check(parts: readonly ChecksumPart[]): void {
+    const max = this.#context.options.descriptorsPerRecordMax
+    let entries: number[] = []
+    let granules: number[] = []
+    const flush = () => {
+      if (entries.length === 0) return
+      const job = new ChecksumJob(this.#context, { entries, granules }, (ended, status) => this.#checked(ended, status))
+      this.#checks.add(job)
+      this.#context.dramJobs.request(job)
+      entries = []
+      granules = []
+    }
+    for (const part of parts) {
+      if (entries.length > 0 && entries.length + part.entries.length > max) flush()
+      entries.push(...part.entries)
+      granules.push(...part.granules)
+    }
+    flush()
+  }
+
+  #checked(job: ChecksumJob, status: number): void {
+    const { storage } = this.#context
+    this.#checks.delete(job)
+    for (const entry of new Set(job.part.entries)) {
+      if (storage.assembling(entry)) {
+        if (status === 0) storage.seal(entry)
+        else storage.abandon(entry)
+      }
+      this.#drop(entry)
+    }
+    if (status !== 0) this.#fail('io_copy_failed', 0)
+    if (this.#save === null) this.advance()
+  }
+
+  /** Ends the publication once nothing of it is open: the slot says how, whatever was sealed stays. */
+  #settle(): void {
+    if (this.#failure !== null) this.#giveUpRest()
+    if (this.#ended || this.#save !== null || this.#checks.size > 0 || this.#next < this.#items.length) return
+    this.#ended = true
+    const { publications, tally, nowUs } = this.#context
+    publications.end(this)
+    const state =
+      this.#failure === null
+        ? SLOT_STATE.done
+        : this.#failure === 'cancelled'
+          ? SLOT_STATE.cancelled
+          : SLOT_STATE.failed
+    const code = ERROR_CODES[this.#failure ?? 'ok']
+    finishSlot(this.#context, this, state, code, this.#bytes, this.#admitUs, this.#failedItem)
+    tally.publishEnded(code, this.#bytes, nowUs - this.#admitUs)
+    releaseSlot(this.#context, this)
+  }
+
+  #fail(code: ErrorCode, item: number): void {
+    this.#failure ??= code
+    this.#failedItem = Math.min(this.#failedItem, item)
+  }
+
+  /** Items that were not begun are let go; entries that only this publication claimed end unseen. */
+  #giveUpRest(): void {
+    for (; this.#next < this.#items.length; this.#next++) {
+      const { entry, claimed } = this.#items[this.#next] as PublishItem
+      if (claimed && this.#context.storage.assembling(entry)) this.#context.storage.abandon(entry)
+      this.#drop(entry)
+    }
+    this.#context.publications.stopWaiting(this)
+  }
+
+  /** Somebody else completed or gave up the entry meanwhile. */
+  #pass(): void {
+    this.#drop((this.#items[this.#next] as PublishItem).entry)
+    this.#next++
+  }
+
+  #claimed(entry: number): boolean {
+    return this.#items.some((item) => item.entry === entry && item.claimed)
+  }
+
+  #drop(entry: number): void {
+    this.#context.storage.drop(entry)
+  }
+}
+
+function allGranules(count: number, entry: number): ChecksumPart {
+  return { entries: new Array(count).fill(entry), granules: Array.from({ length: count }, (_, granule) => granule) }
+}

@@ -1,0 +1,118 @@
+import { ERROR_CODES } from '../../shared/base/errors.js'
+import { invariant } from '../../shared/base/invariant.js'
+import { COPY, SOURCE } from '../../shared/layout/descriptors.js'
+import { type List, listAt } from '../../shared/layout/records.js'
+import { SLOT_STATE } from '../../shared/layout/slot-states.js'
+import type { Context, DramJobReply, RestoreJobReply } from '../context.js'
+import type { JobOwner } from '../lanes/lane-jobs.js'
+import { sendInRecords } from '../lanes/records.js'
+import type { Operation, RankHold, Session } from '../sessions/session.js'
+import { finishSlot, releaseSlot } from '../sessions/slots.js'
+import type { RestorePlan } from './plan.js'
+
+/**
+ * One RESTORE of one rank, from admission to its terminal slot state.
+ *
+ * States: `waiting` (no job number free) -> `submitted` -> ended; a cancel takes `waiting` straight to ended.
+ * Invariants: every entry is held (the redemption took the interests) until the lane's terminal reply; the lane alone writes the slot
+ * once the job is submitted; this class writes it only when the job never reached a lane.
+ */
+export class RestoreOperation implements Operation, JobOwner<DramJobReply | RestoreJobReply> {
+  readonly session: Session
+  readonly slot: number
+  readonly slotGeneration: number
+  readonly #context: Context
+  readonly #hold: RankHold
+  readonly #fence: number
+  readonly #plan: RestorePlan
+  readonly #entries: Int32Array
+  readonly #admitUs: number
+  #job: number | null = null
+  #cancelled = false
+
+  /** `entries`: what the redemption returned; each is held for this operation, which drops it at its end. */
+  constructor(
+    context: Context,
+    session: Session,
+    hold: RankHold,
+    request: { readonly slot: number; readonly generation: number; readonly fence: number },
+    plan: RestorePlan,
+    entries: Int32Array,
+  ) {
+    this.#context = context
+    this.session = session
+    this.slot = request.slot
+    this.slotGeneration = request.generation
+    this.#hold = hold
+    this.#fence = request.fence
+    this.#plan = plan
+    this.#entries = entries
+    this.#admitUs = context.nowUs
+  }
+
+  /** Asks its lane for a job number. */
+  request(): void {
+    if (this.#plan.route === 'dram') this.#context.dramJobs.request(this)
+    else this.#context.restoreJobs.request(this)
+  }
+
+  /** The lane gave a job number: everything of the job goes out now, in as many records as it needs. */
+  start(job: number): void {
+    this.#job = job
+    const { route, descriptors, bytes } = this.#plan
+    const rest = {
+      bytes,
+      admitUs: this.#admitUs,
+      slots: this.#hold.slotTable.slots,
+      slot: this.slot,
+      slotGeneration: this.slotGeneration,
+      fence: this.#fence,
+    }
+    const size = route === 'dram' ? COPY.doubles : SOURCE.doubles
+    sendInRecords(descriptors, size, this.#context.options.descriptorsPerRecordMax, (list, more) => {
+      const request = { kind: 'restore', job, more, list, ...rest } as const
+      if (route === 'dram') this.#context.out.push({ kind: 'to-dram-worker', request })
+      else this.#context.out.push({ kind: 'to-host-restore', request })
+    })
+  }
+
+  cancel(): void {
+    if (this.#cancelled) return
+    this.#cancelled = true
+    const { route } = this.#plan
+    if (this.#job === null) {
+      const withdrawn =
+        route === 'dram' ? this.#context.dramJobs.withdraw(this) : this.#context.restoreJobs.withdraw(this)
+      invariant(withdrawn, 'a restore waits for a job or has one')
+      finishSlot(this.#context, this, SLOT_STATE.cancelled, ERROR_CODES.cancelled, 0, this.#admitUs)
+      this.#context.tally.restoreEnded(ERROR_CODES.cancelled, 0)
+      return this.#end()
+    }
+    const request = { kind: 'cancel', job: this.#job } as const
+    if (route === 'dram') this.#context.out.push({ kind: 'to-dram-worker', request })
+    else this.#context.out.push({ kind: 'to-host-restore', request })
+  }
+
+  /** The lane's terminal reply: the slot is written, everything submitted has drained. */
+  replied(reply: DramJobReply | RestoreJobReply): void {
+    invariant(reply.kind === 'restore-done', 'a restore ends with restore-done', { kind: reply.kind })
+    if ('list' in reply) this.#hideDamaged(reply.list)
+    this.#context.tally.restoreEnded(reply.status, reply.latencyUs)
+    this.#end()
+  }
+
+  /** The generations that the lane found damaged are among those this restore holds. */
+  #hideDamaged(generations: List): void {
+    const { storage } = this.#context
+    for (let i = 0; i < generations.length; i++) {
+      const entry = this.#entries.find((held) => storage.generationOf(held) === listAt(generations, i))
+      invariant(entry !== undefined, 'a lane reports only generations it was given')
+      storage.invalidate(entry)
+    }
+  }
+
+  #end(): void {
+    for (const entry of this.#entries) this.#context.storage.drop(entry)
+    releaseSlot(this.#context, this)
+  }
+}

@@ -1,0 +1,123 @@
+import { type Refusal, refuse } from '../../shared/base/refusal.js'
+import { NO_OFFSET } from '../../shared/layout/descriptors.js'
+import type { MessageOf } from '../../shared/layout/wire/messages.js'
+import type { LeaseRecord } from '../query/lease-records.js'
+import type { Seal } from '../register/instances.js'
+import type { PageStorage } from '../storage/page-storage.js'
+
+/** Which lane finishes the restore: ordinary copies from DRAM, or reads through the host-restore window. */
+export type RestoreRoute = 'dram' | 'ssd'
+
+/** One block to restore: entry `entry` of the lease into engine page `page`. */
+export interface RestorePair {
+  readonly group: number
+  readonly entry: number
+  readonly page: number
+}
+
+/** Resolves and checks every pair of a RESTORE against its lease and its rank's pages, before anything is changed. */
+export function resolvePairs(
+  seal: Seal,
+  rank: number,
+  record: LeaseRecord,
+  message: MessageOf<'restore'>,
+): RestorePair[] | Refusal {
+  const resolved: RestorePair[] = []
+  const seen = new Set<number>()
+  for (const { group, pairs } of message.groups) {
+    const span = record.spans.find((candidate) => candidate.group === group)
+    if (span === undefined || seen.has(group)) {
+      return refuse(
+        'group_unknown',
+        `Cannot restore group ${group}: the lease does not hold it, or it is named twice`,
+        {
+          group,
+        },
+      )
+    }
+    seen.add(group)
+    const pageCount = seal.geometry.ranks[rank]?.pageCounts[group] ?? 0
+    const pages = new Set<number>()
+    for (let i = 0; i < pairs.length; i += 2) {
+      const source = pairs[i] as number
+      const page = pairs[i + 1] as number
+      if (source >= span.count) {
+        return refuse('source_out_of_range', `Cannot restore source ${source}: the lease holds ${span.count}`, {
+          source,
+          held: span.count,
+        })
+      }
+      if (page >= pageCount) {
+        return refuse('page_out_of_range', `Cannot restore into page ${page}: group ${group} has ${pageCount}`, {
+          page,
+          pageCount,
+        })
+      }
+      if (pages.has(page)) {
+        return refuse('page_duplicate', `Cannot restore twice into page ${page} of group ${group}`, { page, group })
+      }
+      pages.add(page)
+      resolved.push({ group, entry: record.entries[span.first + source] as number, page })
+    }
+  }
+  return resolved
+}
+
+/** The descriptors of one restore, and which lane they are for. */
+export interface RestorePlan {
+  readonly route: RestoreRoute
+  readonly descriptors: Float64Array
+  /** Engine bytes that will have been written, without padding. */
+  readonly bytes: number
+}
+
+/**
+ * Lays out a restore. When every block is in DRAM the dram-worker copies; otherwise the host-restore lane reads what
+ * is only on SSD and copies the rest. Null: a block has lost its replica, which a held entry never does.
+ */
+export function planRestore(
+  storage: PageStorage,
+  seal: Seal,
+  rank: number,
+  templates: readonly number[],
+  pairs: readonly RestorePair[],
+): RestorePlan | null {
+  const route: RestoreRoute = pairs.every(({ entry }) => storage.inDram(entry)) ? 'dram' : 'ssd'
+  const out: number[] = []
+  let bytes = 0
+  for (const [pair, { group, entry, page }] of pairs.entries()) {
+    const geometry = seal.geometry.groups[group]
+    const [first, end] = geometry?.rankGranules[rank] ?? [0, 0]
+    const place = storage.inDram(entry) ? null : storage.source(entry)
+    if (place === null && !storage.inDram(entry)) return null
+    for (let g = first; g < end; g++) {
+      const granule = geometry?.granules[g]
+      if (granule === undefined) return null
+      bytes += granule.itemCount * granule.segmentBytes
+      const template = templates[group] as number
+      const pool = place === null ? storage.granuleOffset(entry, g) : NO_OFFSET
+      if (route === 'dram') {
+        out.push(template, g - first, page, pool, 0, granule.itemCount)
+        continue
+      }
+      out.push(
+        template,
+        g - first,
+        page,
+        pool,
+        place?.store ?? 0,
+        place?.file ?? 0,
+        place === null ? 0 : place.fileOffsetBytes + granule.extentOffsetBytes,
+        granule.bytes,
+        granule.segmentBytes,
+        granule.segmentStrideBytes,
+        storage.crc(entry, g),
+        storage.generationOf(entry),
+        0,
+        granule.itemCount,
+        pair,
+      )
+    }
+  }
+  return { route, descriptors: Float64Array.from(out), bytes }
+}

@@ -1,0 +1,38 @@
+import type { Context } from '../context.js'
+import { reply } from './replies.js'
+import type { Session } from './session.js'
+
+/** Everything that is somebody's now: all of it is zero at rest, after the sessions left and DRAM was dropped. */
+export function ownership(context: Context): Record<string, number> {
+  const { storage } = context
+  let operations = 0
+  for (const session of context.sessions) operations += session.operations.size
+  return {
+    ...storage.gauges(),
+    sessions: context.sessions.count,
+    instances: context.instances.count,
+    leases: context.leases.live,
+    queriesOpen: context.queries.count,
+    operationsOpen: operations,
+    publicationsOpen: context.publications.count,
+    publicationsWaiting: context.publications.waiting,
+    jobsOpen: context.dramJobs.open + context.dramJobs.waiting + context.restoreJobs.open + context.restoreJobs.waiting,
+    queryReservedBytes: context.queryBudget.chargedBytes,
+    syncsOpen: context.syncs.count,
+  }
+}
+
+function sendNumbers(context: Context, session: Session, request: number, numbers: Record<string, number>): void {
+  const values = Object.entries(numbers).map(([name, value]) => ({ name, value }))
+  reply(context, session, request, { kind: 'numbers', values })
+}
+
+/** INSPECT and STATS: what is owned now, for people and tests. */
+export function inspect(context: Context, session: Session, request: number): void {
+  sendNumbers(context, session, request, ownership(context))
+}
+
+/** DROP_DRAM: evicts every DRAM replica that nobody holds; SSD replicas stay. */
+export function dropDram(context: Context, session: Session, request: number): void {
+  sendNumbers(context, session, request, { ...context.storage.dropDram() })
+}

@@ -1,0 +1,42 @@
+import type { Context } from '../context.js'
+import { endLease, endTicket } from '../query/ending.js'
+import { releaseRank } from '../register/release.js'
+import { reply } from './replies.js'
+import type { Session } from './session.js'
+
+/** The peer is gone. Its interests end now; what it submitted drains; then its memory is unmapped. */
+export function disconnect(context: Context, session: Session): void {
+  context.sessions.disconnected(session)
+  leave(context, session)
+}
+
+/** Starts nothing any more; ends interests; cancels operations. `settle` follows when the last operation ends. */
+export function leave(context: Context, session: Session): void {
+  if (session.phase !== 'leaving') {
+    session.phase = 'leaving'
+    context.syncs.forget(session)
+    for (const ticket of [...session.queries.values()]) endTicket(context, ticket)
+    for (const lease of [...session.leases]) endLease(context, lease)
+    for (const operation of [...session.operations]) operation.cancel()
+  }
+  settle(context, session)
+}
+
+/**
+ * Once nothing of a leaving session is in flight: releases its memory, answers the UNREGISTER that waited for that,
+ * and removes the session when its connection has ended too.
+ */
+export function settle(context: Context, session: Session): void {
+  if (session.phase !== 'leaving' || session.operations.size > 0 || !context.sessions.has(session)) return
+  releaseRank(context, session)
+  if (session.connected) {
+    if (session.unregister === null) return
+    const request = session.unregister
+    session.unregister = null
+    session.phase = 'greeted'
+    session.slots.length = 0
+    reply(context, session, request, { kind: 'ack' })
+    return
+  }
+  context.sessions.remove(session)
+}

@@ -1,0 +1,65 @@
+import { ERROR_CODES } from '../shared/base/errors.js'
+import type { Tally } from '../shared/base/tally.js'
+import { VERB_COUNT, VERB_HISTOGRAM } from './counters.js'
+
+/** Where the verbs count: one method an occasion, so that a verb never names a counter. */
+export class ManagerTally {
+  readonly #tally: Tally
+
+  constructor(tally: Tally) {
+    this.#tally = tally
+  }
+
+  refused(): void {
+    this.#tally.add(VERB_COUNT.refusals, 1)
+  }
+
+  budgetWait(): void {
+    this.#tally.add(VERB_COUNT.budgetWaits, 1)
+  }
+
+  budgetBypass(): void {
+    this.#tally.add(VERB_COUNT.budgetBypasses, 1)
+  }
+
+  coalescedRead(): void {
+    this.#tally.add(VERB_COUNT.coalescedReads, 1)
+  }
+
+  publishWait(): void {
+    this.#tally.add(VERB_COUNT.publishWaits, 1)
+  }
+
+  publishSkipped(blocks: number): void {
+    this.#tally.add(VERB_COUNT.publishSkippedBlocks, blocks)
+  }
+
+  publishEnded(code: number, bytes: number, durationUs: number): void {
+    this.#tally.add(code === 0 ? VERB_COUNT.saves : VERB_COUNT.saveFailures, 1)
+    this.#tally.add(VERB_COUNT.saveBytes, bytes)
+    this.#tally.observe(VERB_HISTOGRAM.publishDuration, durationUs)
+  }
+
+  restoreEnded(code: number, latencyUs: number): void {
+    if (code === ERROR_CODES.cancelled) this.#tally.add(VERB_COUNT.loadsCancelled, 1)
+    else if (code !== 0) this.#tally.add(VERB_COUNT.loadFailures, 1)
+    this.#tally.observe(VERB_HISTOGRAM.restoreDuration, latencyUs)
+  }
+
+  /** The gauges, as they stand between two steps. */
+  gauges(values: {
+    readonly sessions: number
+    readonly instances: number
+    readonly leases: number
+    readonly queriesOpen: number
+    readonly operationsOpen: number
+    readonly publicationsOpen: number
+    readonly publicationsWaiting: number
+    readonly jobsOpen: number
+    readonly queryReservedBytes: number
+    readonly queryReservedBytesPeak: number
+    readonly syncsOpen: number
+  }): void {
+    for (const [name, value] of Object.entries(values)) this.#tally.set(VERB_COUNT[name as keyof typeof values], value)
+  }
+}
