@@ -34,6 +34,13 @@ export function modelProperty<Model extends object, Real>(
   return fc.property(fc.commands(compared, { maxCommands, size: 'max' }), (commands) => fc.modelRun(setup, commands))
 }
 
+/** Both sides agree, or an error that says what differs. */
+export function expectEqual(what: string, is: unknown, shouldBe: unknown): void {
+  if (JSON.stringify(is) !== JSON.stringify(shouldBe)) {
+    throw new Error(`${what} is ${JSON.stringify(is)}, the model has ${JSON.stringify(shouldBe)}`)
+  }
+}
+
 /** The property holds; a failure names its seed, the shortest counterexample and what differed. */
 export function holds<T>(property: fc.IProperty<T>, numRuns: number): true {
   fc.assert(property, { numRuns, includeErrorInReport: true })

@@ -2,7 +2,7 @@ import test from 'ava'
 import fc from 'fast-check'
 import { ExtentShard } from '../../../src/shared/extents/extent-shard.js'
 import { REFUSED_PINNED, REFUSED_TABLE_FULL, REFUSED_TOO_LARGE } from '../../../src/shared/extents/refusals.js'
-import { catches, holds, modelProperty, step } from '../../support/model-commands.js'
+import { catches, expectEqual, holds, modelProperty, step } from '../../support/model-commands.js'
 import { NaiveShard } from './naive-shard.js'
 
 const UNITS = 24
@@ -40,12 +40,6 @@ function onOne(
       (model) => [...model.real.keys()].some(which(model)),
     ),
   )
-}
-
-function expectEqual(what: string, is: unknown, shouldBe: unknown): void {
-  if (JSON.stringify(is) !== JSON.stringify(shouldBe)) {
-    throw new Error(`${what} is ${JSON.stringify(is)}, the model has ${JSON.stringify(shouldBe)}`)
-  }
 }
 
 function reserve(alignmentBytes: number): fc.Arbitrary<fc.Command<Model, ExtentShard>> {
@@ -233,6 +227,48 @@ test('ExtentShard: a shard full of pins refuses, changes nothing, and takes the 
   t.is(shard.offsetBytes(fits), 2048)
   t.deepEqual(evicted, [2])
   t.is(shard.pinnedSkips, 2)
+})
+
+/** Counts how often the shard looks at an extent. */
+class Watched extends ExtentShard {
+  looks = 0
+  protected override mayOverwrite(extent: number): boolean {
+    this.looks++
+    return super.mayOverwrite(extent)
+  }
+}
+
+test('ExtentShard: a lap looks at each extent at most once, however many are pinned', (t) => {
+  const shard = new Watched(1000 * 512, 512, 2000)
+  const evicted: number[] = []
+  for (let owner = 0; owner < 1000; owner++) {
+    const extent = shard.reserve(512, owner, evicted)
+    shard.publish(extent)
+    if (owner % 3 !== 0) shard.pin(extent)
+  }
+  shard.looks = 0
+  // 334 extents are free to go, so this is ten laps.
+  for (let owner = 0; owner < 3340; owner++) shard.publish(shard.reserve(512, owner, evicted))
+  t.is(evicted.length, 3340)
+  t.true(shard.looks <= 10 * 1000, `${shard.looks} looks`)
+})
+
+test('ExtentShard: a refusal is not walked again until enough room opens', (t) => {
+  const shard = new Watched(1000 * 512, 512, 2000)
+  const evicted: number[] = []
+  const extents = Array.from({ length: 1000 }, (_, owner) => shard.reserve(512, owner, evicted))
+  for (const extent of extents) {
+    shard.publish(extent)
+    shard.pin(extent)
+  }
+  t.is(shard.reserve(1024, 0, evicted), REFUSED_PINNED)
+  shard.looks = 0
+  for (const extent of extents) {
+    shard.unpin(extent)
+    t.is(shard.reserve(1024, 0, evicted), REFUSED_PINNED)
+    shard.pin(extent)
+  }
+  t.true(shard.looks <= 4 * 1000, `${shard.looks} looks`)
 })
 
 test('ExtentShard: four billion units, the last one included', (t) => {
