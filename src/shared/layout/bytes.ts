@@ -1,20 +1,13 @@
-/** First byte of a sequence by the number of bytes that follow it. */
-const LEADS = [0, 0xc0, 0xe0, 0xf0] as const
+import { invariant } from '../base/invariant.js'
+import { utf8Bytes, utf8Write } from './wire/utf8.js'
 
-/** UTF-8 of a string. A lone surrogate becomes its own three bytes, so that different strings never meet. */
-export function utf8Bytes(text: string): Uint8Array {
-  const bytes = new Uint8Array(text.length * 3)
-  let length = 0
-  for (const character of text) {
-    const code = character.codePointAt(0) as number
-    if (code < 0x80) bytes[length++] = code
-    else {
-      const tails = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3
-      bytes[length++] = (LEADS[tails] as number) | (code >>> (6 * tails))
-      for (let tail = tails - 1; tail >= 0; tail--) bytes[length++] = 0x80 | ((code >>> (6 * tail)) & 0x3f)
-    }
-  }
-  return bytes.slice(0, length)
+/** UTF-8 of a text without lone surrogates, which no name that has passed the wire holds. */
+export function encodeUtf8(text: string): Uint8Array {
+  const length = utf8Bytes(text)
+  invariant(length >= 0, 'a text to be digested is Unicode', { units: text.length })
+  const bytes = new Uint8Array(length)
+  utf8Write(text, bytes, 0)
+  return bytes
 }
 
 /** Order of byte strings: first difference decides, a prefix comes first. */

@@ -1,8 +1,8 @@
 import { isRefusal, type Refusal, refuse } from '../base/refusal.js'
 import { alignUp, isOffset } from '../base/units.js'
-import { utf8Bytes } from './bytes.js'
 import { type ByteRun, findOverlap } from './overlap.js'
 import type { GroupSpec, LayerGeometry, RankGeometry, RankSpec, RegionSpec } from './regions.js'
+import { utf8Bytes } from './wire/utf8.js'
 
 /**
  * Checks what one rank registers. Everything here comes from a peer: it is refused with a code and the numbers, never
@@ -110,15 +110,16 @@ function checkGroups(groups: readonly GroupSpec[]): Refusal | null {
 }
 
 function checkRegion(region: RegionSpec, spec: RankSpec): Refusal | null {
-  const nameBytes = utf8Bytes(region.layer).length
+  const nameBytes = utf8Bytes(region.layer)
   if (!inRange(nameBytes, 1, NAME_BYTES_MAX))
-    return invalid(region, `a name has 1 to ${NAME_BYTES_MAX} bytes`, { nameBytes })
+    return invalid(region, `a name has 1 to ${NAME_BYTES_MAX} bytes of UTF-8`, { nameBytes })
   for (const [what, text] of [
     ['dtype', region.dtype],
     ['kvRole', region.kvRole],
   ] as const) {
-    const bytes = utf8Bytes(text).length
-    if (bytes > NAME_BYTES_MAX) return invalid(region, `${what} is longer than ${NAME_BYTES_MAX} bytes`, { bytes })
+    const bytes = utf8Bytes(text)
+    if (!inRange(bytes, 0, NAME_BYTES_MAX))
+      return invalid(region, `${what} has at most ${NAME_BYTES_MAX} bytes of UTF-8`, { bytes })
   }
   if (!inRange(region.group, 0, spec.groups.length - 1))
     return invalid(region, `there is no group ${region.group} among ${spec.groups.length}`, { group: region.group })

@@ -1,4 +1,4 @@
-import { ByteWriter, compareBytes, utf8Bytes } from './bytes.js'
+import { ByteWriter, compareBytes, encodeUtf8 } from './bytes.js'
 import { layersOf } from './granules.js'
 import type { InstanceGeometry } from './regions.js'
 
@@ -78,9 +78,9 @@ export function namespaceGeometry(instance: InstanceGeometry): NamespaceGeometry
 /** The bytes under the digest. Exported for tests and for other implementations to be held against. */
 export function namespaceStream(plain: PlainInputs, geometry: NamespaceGeometry): Uint8Array {
   const writer = new ByteWriter()
-  writer.raw(utf8Bytes('orbitkv-namespace'))
+  writer.raw(encodeUtf8('orbitkv-namespace'))
   writer.u32(NAMESPACE_VERSION)
-  const tagged = [...plain].map(([tag, value]) => ({ tag: utf8Bytes(tag), value }))
+  const tagged = [...plain].map(([tag, value]) => ({ tag: encodeUtf8(tag), value }))
   tagged.sort((a, b) => compareBytes(a.tag, b.tag))
   writer.u32(tagged.length)
   for (const { tag, value } of tagged) field(writer, tag, value)
@@ -118,12 +118,12 @@ function field(writer: ByteWriter, tag: Uint8Array, value: Uint8Array): void {
 }
 
 function text(writer: ByteWriter, tag: string, value: string): void {
-  field(writer, utf8Bytes(tag), utf8Bytes(value))
+  field(writer, encodeUtf8(tag), encodeUtf8(value))
 }
 
 /** A number below 2^53 as eight bytes. */
 function number(writer: ByteWriter, tag: string, value: number): void {
   const bytes = new ByteWriter()
   bytes.u64(value)
-  field(writer, utf8Bytes(tag), bytes.done())
+  field(writer, encodeUtf8(tag), bytes.done())
 }
