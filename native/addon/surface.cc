@@ -12,16 +12,40 @@ struct NamedFunction {
 constexpr NamedFunction kSurface[] = {
     {"probe", ProbeHost},
 
-    {"openPool", OpenPool},     {"closePool", ClosePool},
+    {"openPool", OpenPool},
+    {"closePool", ClosePool},
     {"poolView", PoolView},
 
-    {"openShard", OpenShard},   {"lockPath", LockPath},
-    {"unlockPath", UnlockPath}, {"closeShard", CloseShard},
+    {"openShard", OpenShard},
+    {"lockPath", LockPath},
+    {"unlockPath", UnlockPath},
+    {"closeShard", CloseShard},
 
-    {"openPort", OpenPort},     {"wake", WakePort},
-    {"wakeAll", WakeAll},       {"shutdown", Shutdown},
+    {"createMemory", CreateSharedMemory},
+    {"importMemory", ImportMemory},
+    {"mappingView", MappingView},
+    {"releaseMapping", ReleaseMapping},
+    {"mappingsAlive", MappingsAlive},
+    {"defineTemplate", DefineTemplate},
+    {"releaseTemplate", ReleaseTemplate},
 
-    {"closeFd", CloseFd},       {"monotonicUs", ReadMonotonicUs},
+    {"createSlots", CreateSlots},
+    {"slotClientWord", SlotClientWord},
+    {"slotFence", SlotFence},
+    {"slotState", SlotState},
+    {"slotFinish", SlotFinish},
+    {"releaseSlots", ReleaseSlots},
+
+    {"crc32", Crc32},
+    {"crc32Variants", Crc32Variants},
+
+    {"openPort", OpenPort},
+    {"wake", WakePort},
+    {"wakeAll", WakeAll},
+    {"shutdown", Shutdown},
+
+    {"closeFd", CloseFd},
+    {"monotonicUs", ReadMonotonicUs},
 };
 
 }  // namespace

@@ -195,7 +195,10 @@ export interface Native {
   importMemory(fd: number): MappingReport
   /** Test, demo and embedded use: an external view of a mapping for this thread. */
   mappingView(mapping: number, offset: number, bytes: number): Uint8Array
-  /** Marks for release; the memory is unmapped when no queued or running copy names it. */
+  /**
+   * Marks for release: retires the templates that name it; the memory is unmapped when no queued or running copy and
+   * no view names it.
+   */
   releaseMapping(mapping: number): void
   /** Mappings still mapped, released or not: for gauges and tests. */
   mappingsAlive(): number
@@ -206,14 +209,18 @@ export interface Native {
   defineTemplate(items: Float64Array, granuleFirstItem: Float64Array): number
   releaseTemplate(template: number): void
 
+  /** The three descriptors are the caller's: send them, then close them. At most 65,536 slots. */
   createSlots(count: number): SlotTableReport
-  /** The client's word of a slot: generation * 65536 + state, acquire load. */
+  /** The client's word of a slot: generation * 65536 + state, acquire load; -1 when it is 2^53 or more (a broken client). */
   slotClientWord(slots: number, index: number): number
-  /** The client's fence word of a slot (acquire load). */
+  /** The client's fence word of a slot (acquire load); -1 when it is 2^53 or more. */
   slotFence(slots: number, index: number): number
-  /** Moves the manager's word of a slot to (generation, state) with a release store; payload words are untouched. */
+  /**
+   * Moves the manager's word of a slot to (generation, state) with a release store; payload words are untouched.
+   * Throws EOVERFLOW for a generation of 2^37 or more, ENOENT for no such slot; so does slotFinish.
+   */
   slotState(slots: number, index: number, generation: number, state: number): void
-  /** Writes payload and CRC, then the word with a release store, then the eventfd. Terminal states only. */
+  /** Writes payload (with the client's op id) and CRC, then the word with a release store, then the eventfd. Terminal states only. */
   slotFinish(
     slots: number,
     index: number,
@@ -247,8 +254,12 @@ export interface Native {
   slotPoll(slots: number, index: number, result: Float64Array): number
   closeSlots(slots: number): void
 
-  /** CRC32 (IEEE) of bytes, continuing from `crc` (0 to start). `variant`: auto, portable, pclmul or vpclmul. */
-  crc32(bytes: Uint8Array, crc: number, variant: 'auto' | 'portable' | 'pclmul' | 'vpclmul'): number
+  /**
+   * CRC32 (IEEE) of bytes, continuing from `crc` (0 to start). `vpclmul` needs AVX2, `vpclmul512` AVX-512. `auto` is
+   * the widest of this processor; throws EOPNOTSUPP for one that it lacks.
+   */
+  crc32(bytes: Uint8Array, crc: number, variant: 'auto' | 'portable' | 'pclmul' | 'vpclmul' | 'vpclmul512'): number
+  /** The variants of this processor, narrowest first. */
   crc32Variants(): string[]
 
   openPort(options: PortOptions): Port

@@ -1,0 +1,85 @@
+#include "memory/engine_memory.h"
+
+#include <vector>
+
+#include "addon/functions.h"
+#include "addon/node_api_support.h"
+#include "memory/memfd.h"
+
+namespace orbitkv::addon {
+
+napi_value CreateSharedMemory(napi_env env, napi_callback_info call) {
+  const Arguments<1> arguments(env, call);
+  uint64_t bytes;
+  if (!ReadOffset(env, arguments[0], &bytes))
+    return ThrowShape(env, "createMemory", "a number of bytes");
+  return Guarded(env, [&] {
+    UniqueFd memory = CreateMemory(bytes);
+    SealMemory(memory, Sealing::kSize);
+    return Int32(env, memory.Release());
+  });
+}
+
+napi_value ImportMemory(napi_env env, napi_callback_info call) {
+  const Arguments<1> arguments(env, call);
+  int32_t fd;
+  if (!ReadInt32(env, arguments[0], &fd)) return ThrowShape(env, "importMemory", "a descriptor");
+  return Guarded(env, [&] {
+    const auto mapping = Mapping::Import(fd);
+    napi_value report;
+    napi_create_object(env, &report);
+    SetNumber(env, report, "mapping", EngineMemory::Instance().Add(mapping));
+    SetNumber(env, report, "bytes", static_cast<double>(mapping->bytes()));
+    return report;
+  });
+}
+
+napi_value MappingView(napi_env env, napi_callback_info call) {
+  const Arguments<3> arguments(env, call);
+  int32_t number;
+  uint64_t offset, bytes;
+  if (!ReadInt32(env, arguments[0], &number) || !ReadOffset(env, arguments[1], &offset) ||
+      !ReadOffset(env, arguments[2], &bytes))
+    return ThrowShape(env, "mappingView", "a mapping, an offset and a number of bytes");
+  const auto mapping = EngineMemory::Instance().FindMapping(number);
+  if (mapping == nullptr) return ThrowErrno(env, ENOENT, "No mapping " + std::to_string(number));
+  if (!mapping->Contains(offset, bytes))
+    return ThrowErrno(env, EINVAL, "Cannot view bytes outside mapping " + std::to_string(number));
+  return ExternalBytes(env, mapping->base() + offset, bytes, mapping);
+}
+
+napi_value ReleaseMapping(napi_env env, napi_callback_info call) {
+  const Arguments<1> arguments(env, call);
+  int32_t number;
+  if (!ReadInt32(env, arguments[0], &number)) return ThrowShape(env, "releaseMapping", "a mapping");
+  EngineMemory::Instance().ReleaseMapping(number);
+  return Undefined(env);
+}
+
+napi_value MappingsAlive(napi_env env, napi_callback_info) {
+  return Int32(env, EngineMemory::Instance().MappingsAlive());
+}
+
+napi_value DefineTemplate(napi_env env, napi_callback_info call) {
+  const Arguments<2> arguments(env, call);
+  const auto items = ReadDoubles(env, arguments[0]);
+  const auto granules = ReadDoubles(env, arguments[1]);
+  if (!items || !granules) return ThrowShape(env, "defineTemplate", "two Float64Arrays");
+  return Guarded(env, [&] {
+    // Copied before they are checked: another thread may still write what JavaScript passed.
+    const std::vector<double> own_items(items->begin(), items->end());
+    const std::vector<double> own_granules(granules->begin(), granules->end());
+    return Int32(env, EngineMemory::Instance().DefineTemplate(own_items, own_granules));
+  });
+}
+
+napi_value ReleaseTemplate(napi_env env, napi_callback_info call) {
+  const Arguments<1> arguments(env, call);
+  int32_t number;
+  if (!ReadInt32(env, arguments[0], &number))
+    return ThrowShape(env, "releaseTemplate", "a template");
+  EngineMemory::Instance().ReleaseTemplate(number);
+  return Undefined(env);
+}
+
+}  // namespace orbitkv::addon

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "memory/copy_template.h"
+#include "memory/pool.h"
+
+namespace orbitkv {
+
+/// One granule, or a part of it, and one engine page.
+struct CopyStep {
+  std::span<const TemplateItem> items;
+  uint64_t page;
+  std::byte* granule;
+};
+
+/// Copies that were checked; holds everything they point into.
+struct CopyJob {
+  std::vector<CopyStep> steps;
+  std::vector<std::shared_ptr<const CopyTemplate>> templates;
+  std::shared_ptr<Pool> pool;
+  uint64_t bytes = 0;
+};
+
+struct ChecksumStep {
+  const std::byte* granule;
+  uint64_t bytes;
+  uint64_t segment_bytes;
+  uint64_t segment_stride_bytes;
+};
+
+struct ChecksumJob {
+  std::vector<ChecksumStep> steps;
+  std::shared_ptr<Pool> pool;
+  uint64_t bytes = 0;
+};
+
+/// Both take whole COPY or CHECKSUM descriptors (src/shared/layout/descriptors.ts) that nobody else
+/// can write any more, and check every one before they return 0. -EINVAL: one is malformed or leads
+/// out of its memory.
+int DecodeCopies(std::span<const double> descriptors, std::shared_ptr<Pool> pool, CopyJob* job);
+int DecodeChecksums(std::span<const double> descriptors, std::shared_ptr<Pool> pool,
+                    ChecksumJob* job);
+
+}  // namespace orbitkv

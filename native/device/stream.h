@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "device/event.h"
+#include "memory/pool.h"
+#include "port/completion_sink.h"
+
+namespace orbitkv {
+
+/// As `direction` of Port.copy in src/binding/surface.ts.
+enum class CopyDirection : int32_t { kPoolToPages = 0, kPagesToPool = 1 };
+
+/// What a stream gets from the port that owns it.
+struct StreamContext {
+  std::shared_ptr<CompletionSink> sink;
+  /// Null when the port has no pool: then every job is refused with -EINVAL.
+  std::shared_ptr<Pool> pool;
+  /// Where checksum jobs write. Memory of a SharedArrayBuffer: valid until the port has drained the
+  /// stream.
+  std::span<uint32_t> results;
+};
+
+/// One ordered queue of copies and checksums on a device. Called by the port's thread only; its
+/// work may run on another thread. Each accepted job posts exactly one completion of kind kStream
+/// to the sink, in order. What a job names (pool, mappings, templates) stays mapped until it has
+/// ended.
+class Stream {
+ public:
+  /// Jobs that may be accepted and not yet posted; the next one is refused with -EAGAIN. Far above
+  /// what a lane's request ring holds, so that it bounds memory and nothing else.
+  static constexpr size_t kJobsMax = 4096;
+
+  Stream() = default;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  /// Called only when nothing is in flight, or never (quarantine).
+  virtual ~Stream() = default;
+
+  /// `descriptors`: whole COPY descriptors; copied before they are checked. Returns 0 or -errno;
+  /// after -errno no byte was copied and no completion follows.
+  virtual int Copy(int32_t tag, CopyDirection direction, std::span<const double> descriptors) = 0;
+  /// `descriptors`: whole CHECKSUM descriptors; result i goes to results[result_base + i]. As Copy.
+  virtual int Checksum(int32_t tag, std::span<const double> descriptors, size_t result_base) = 0;
+  /// Jobs accepted and not yet posted.
+  virtual size_t in_flight() const = 0;
+  /// Waits until nothing is in flight or MonotonicUs() reaches the deadline; true when nothing is.
+  virtual bool Drain(int64_t deadline_us) = 0;
+
+  /// `event` passes when all jobs accepted so far have ended. It must be of this stream's device.
+  /// Returns 0 or -errno.
+  virtual int Record(Event& event) = 0;
+  /// Jobs accepted from now on start after `event`, as last recorded, has passed. Returns 0 or
+  /// -errno.
+  virtual int Wait(const Event& event) = 0;
+
+  /// Jobs that have not started complete with -ECANCELED, so that a drain waits for one job at
+  /// most.
+  virtual void Cancel() = 0;
+  /// When this returns, `results` of the context is not touched any more, whatever is still in
+  /// flight.
+  virtual void Detach() = 0;
+};
+
+}  // namespace orbitkv

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <future>
+#include <mutex>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "device/jobs.h"
+#include "device/stream.h"
+
+namespace orbitkv {
+
+class HostEvent : public Event {
+ public:
+  bool Passed() const override;
+  void Synchronize() const override;
+
+ private:
+  friend class HostStream;
+  std::shared_future<void> passed_;  // of the last recording; empty before the first
+};
+
+/// A stream of the host device: jobs run one after the other on a thread of its own. A small job
+/// that finds the stream idle runs inside the call instead, since waking the thread costs more than
+/// the job.
+class HostStream : public Stream {
+ public:
+  /// Bytes up to which a job may run inside the call: a few microseconds of copying.
+  static constexpr uint64_t kInlineBytesMax = 64 << 10;
+
+  /// Throws SystemError.
+  explicit HostStream(StreamContext context);
+  /// Runs what is queued, then ends the thread.
+  ~HostStream() override;
+
+  int Copy(int32_t tag, CopyDirection direction, std::span<const double> descriptors) override;
+  int Checksum(int32_t tag, std::span<const double> descriptors, size_t result_base) override;
+  int Record(Event& event) override;
+  int Wait(const Event& event) override;
+  void Cancel() override;
+  void Detach() override;
+  size_t in_flight() const override { return in_flight_.load(std::memory_order_acquire); }
+  bool Drain(int64_t deadline_us) override;
+
+ private:
+  struct CopyTask {
+    int32_t tag;
+    CopyDirection direction;
+    CopyJob job;
+  };
+  struct ChecksumTask {
+    int32_t tag;
+    ChecksumJob job;
+    size_t result_base;
+  };
+  struct RecordTask {
+    std::promise<void> passed;
+  };
+  struct WaitTask {
+    std::shared_future<void> passed;
+  };
+  using Task = std::variant<CopyTask, ChecksumTask, RecordTask, WaitTask>;
+
+  bool idle() const { return in_flight() == 0; }
+  /// Copies `descriptors` to memory that only this thread writes.
+  std::span<const double> Snapshot(std::span<const double> descriptors);
+  template <class T>
+  int Accept(T task);
+  void Enqueue(Task task);
+  void Loop();
+  /// `canceled` tasks only report.
+  void Perform(Task& task, bool canceled);
+  void ChecksumAll(const ChecksumTask& task);
+
+  StreamContext context_;
+  std::vector<double> snapshot_;
+  std::atomic<size_t> in_flight_{0};
+  std::mutex results_mutex_;  // context_.results, once the thread runs
+  std::mutex mutex_;
+  std::condition_variable work_;
+  std::condition_variable drained_;
+  std::deque<Task> queue_;
+  size_t canceled_ = 0;  // tasks at the front of queue_ that were canceled
+  bool closing_ = false;
+  std::thread thread_;  // last: it uses everything above
+};
+
+}  // namespace orbitkv
