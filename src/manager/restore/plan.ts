@@ -116,6 +116,8 @@ export function planRestore(
         0,
         granule.itemCount,
         pair,
+        // One lease holds one generation of a key, so within its restore an entry stands for its key.
+        entry,
       )
     }
   }
