@@ -2,6 +2,7 @@ import { DRAM_JOBS_MAX } from '../actors/dram-worker/messages.js'
 import { RESTORES_MAX } from '../actors/host-restore/messages.js'
 import { ProtocolError } from '../shared/base/errors.js'
 import { invariant, unreachable } from '../shared/base/invariant.js'
+import { type Refusal, refuse } from '../shared/base/refusal.js'
 import type { Tally } from '../shared/base/tally.js'
 import { decodeHeader, decodeRequest, helloVersions } from '../shared/layout/wire/frame.js'
 import { descriptorsOf, type WireRequest } from '../shared/layout/wire/messages.js'
@@ -113,7 +114,7 @@ export class ManagerMachine {
     context.out = out
     switch (input.kind) {
       case 'accepted':
-        this.#accepted(input.connection, input.pid)
+        this.#accepted(input.connection, input.uid, input.pid)
         break
       case 'frame':
         this.#frame(input.connection, input.frame, input.fds)
@@ -198,13 +199,29 @@ export class ManagerMachine {
     if (this.#phase === 'draining') this.#progressDrain()
   }
 
-  #accepted(connection: number, pid: number): void {
-    const { sessions, options, out, draining } = this.#context
-    if (draining || sessions.count >= options.sessionsMax) {
-      out.push({ kind: 'close-connection', connection })
-      return
+  #accepted(connection: number, uid: number, pid: number): void {
+    const context = this.#context
+    const session = context.sessions.open(connection, pid)
+    const refusal = this.#door(uid)
+    if (refusal === null) return
+    replyRefusal(context, session, 0, refusal)
+    context.out.push({ kind: 'close-connection', connection })
+    disconnect(context, session)
+  }
+
+  /** Who may not come in, and why. */
+  #door(uid: number): Refusal | null {
+    const { sessions, options, draining } = this.#context
+    if (!options.uids.includes(uid)) {
+      return refuse('peer_uid_refused', `Cannot serve user ${uid}: it is not this user; --allow-uid ${uid} admits it`, {
+        uid,
+      })
     }
-    sessions.open(connection, pid)
+    if (draining) return refuse('draining', 'Cannot serve another session: the Manager is draining')
+    if (sessions.count <= options.sessionsMax) return null
+    return refuse('capacity_sessions', `Cannot serve another session: ${options.sessionsMax} are open`, {
+      sessions: options.sessionsMax,
+    })
   }
 
   #frame(connection: number, frame: Uint8Array, fds: readonly number[]): void {

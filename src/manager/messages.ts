@@ -16,7 +16,7 @@ export type ControlReply =
 
 /** What the Manager's machine may be told. */
 export type ManagerInput =
-  | { readonly kind: 'accepted'; readonly connection: number; readonly pid: number }
+  | { readonly kind: 'accepted'; readonly connection: number; readonly uid: number; readonly pid: number }
   /** `frame` is valid during the step only; `fds` belong to the machine, which closes what it does not keep. */
   | {
       readonly kind: 'frame'

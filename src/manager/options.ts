@@ -2,6 +2,8 @@
 export interface ManagerOptions {
   /** Random per start; clients compare it to notice a restart. Below 2^53. */
   readonly epoch: number
+  /** Users whose processes may connect. */
+  readonly uids: readonly number[]
   /** True when an SSD tier is open. */
   readonly ssd: boolean
   /** `dram`: SSD pages are read into DRAM during the query. `uring`: leased during the query, read during the restore. */

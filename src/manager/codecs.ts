@@ -1,0 +1,31 @@
+import { fieldOf, type MessageCodec, unknownKind } from '../shared/rings/codec.js'
+import type { ControlReply, ControlRequest } from './messages.js'
+
+const DRAIN = 1
+const SERVING = 1
+const DRAINED = 2
+
+/** Control requests: field 0 is the limit in microseconds. */
+export const controlRequestCodec: MessageCodec<ControlRequest> = {
+  encode(message, record) {
+    record.kind = DRAIN
+    record.fields[0] = message.limitUs
+  },
+  decode(record) {
+    if (record.kind !== DRAIN) unknownKind('control requests', record.kind)
+    return { kind: 'drain', limitUs: fieldOf(record, 0) }
+  },
+}
+
+/** Control replies: field 0 is the number of unfinished operations. */
+export const controlReplyCodec: MessageCodec<ControlReply> = {
+  encode(message, record) {
+    record.kind = message.kind === 'serving' ? SERVING : DRAINED
+    if (message.kind === 'drained') record.fields[0] = message.unfinished
+  },
+  decode(record) {
+    if (record.kind === SERVING) return { kind: 'serving' }
+    if (record.kind !== DRAINED) unknownKind('control replies', record.kind)
+    return { kind: 'drained', unfinished: fieldOf(record, 0) }
+  },
+}

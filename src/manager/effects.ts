@@ -1,0 +1,68 @@
+import type { DramWorkerRequest } from '../actors/dram-worker/messages.js'
+import type { HostReaderRequest } from '../actors/host-reader/messages.js'
+import type { HostRestoreRequest } from '../actors/host-restore/messages.js'
+import type { Outbox } from '../actors/runtime/outbox.js'
+import type { WritebackRequest } from '../actors/writeback/messages.js'
+import type { Native, Port } from '../binding/surface.js'
+import { unreachable } from '../shared/base/invariant.js'
+import type { ControlReply, ManagerEffect } from './messages.js'
+
+/** Where the manager's effects go. */
+export interface ManagerSinks {
+  readonly native: Native
+  readonly port: Port
+  readonly readers: readonly Outbox<HostReaderRequest>[]
+  readonly writers: readonly Outbox<WritebackRequest>[]
+  readonly dram: Outbox<DramWorkerRequest>
+  readonly restore: Outbox<HostRestoreRequest>
+  readonly main: Outbox<ControlReply>
+}
+
+const EAGAIN = -11
+
+/** Performs one effect. A connection whose peer does not read is named in `stuck`, for the machine to end. */
+export function perform(sinks: ManagerSinks, effect: ManagerEffect, stuck: number[]): void {
+  switch (effect.kind) {
+    case 'send':
+      if (sinks.port.send(effect.connection, effect.frame, effect.frame.length, effect.fds) === EAGAIN) {
+        stuck.push(effect.connection)
+      }
+      return
+    case 'close-connection':
+      sinks.port.closeConnection(effect.connection)
+      return
+    case 'to-host-reader':
+      sinks.readers[effect.store]?.send(effect.request)
+      return
+    case 'to-writeback':
+      sinks.writers[effect.store]?.send(effect.request)
+      return
+    case 'to-dram-worker':
+      sinks.dram.send(effect.request)
+      return
+    case 'to-host-restore':
+      sinks.restore.send(effect.request)
+      return
+    case 'slot-state':
+      sinks.native.slotState(effect.slots, effect.slot, effect.generation, effect.state)
+      return
+    case 'slot-finish':
+      sinks.native.slotFinish(
+        effect.slots,
+        effect.slot,
+        effect.generation,
+        effect.state,
+        effect.errorCode,
+        effect.firstFailed,
+        effect.bytes,
+        effect.admitUs,
+        effect.doneUs,
+      )
+      return
+    case 'control':
+      sinks.main.send(effect.reply)
+      return
+    default:
+      unreachable(effect)
+  }
+}

@@ -1,0 +1,25 @@
+import { createHash } from 'node:crypto'
+import type { Native } from '../binding/surface.js'
+import type { ManagerPorts } from './ports.js'
+
+/** The control-path questions of the machine, answered by the addon. */
+export function nativePorts(native: Native): ManagerPorts {
+  const orNull = <T>(open: () => T): T | null => {
+    try {
+      return open()
+    } catch {
+      return null
+    }
+  }
+  return {
+    sha256: (bytes) => createHash('sha256').update(bytes).digest(),
+    importMemory: (fd) => orNull(() => native.importMemory(fd)),
+    releaseMapping: (mapping) => native.releaseMapping(mapping),
+    readMapping: (mapping, offsetBytes, bytes) => native.mappingView(mapping, offsetBytes, bytes).slice(),
+    defineTemplate: (items, granuleFirstItem) => orNull(() => native.defineTemplate(items, granuleFirstItem)),
+    releaseTemplate: (template) => native.releaseTemplate(template),
+    createSlots: (count) => orNull(() => native.createSlots(count)),
+    releaseSlots: (slots) => native.releaseSlots(slots),
+    closeFd: (fd) => native.closeFd(fd),
+  }
+}
