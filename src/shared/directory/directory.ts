@@ -55,7 +55,7 @@ export interface DirectoryOptions {
 
 export class Directory {
   readonly capacity: number
-  private readonly rows: WordRows
+  protected readonly rows: WordRows
   private readonly chains: Chains
   private readonly seed0: number
   private readonly seed1: number
@@ -66,7 +66,7 @@ export class Directory {
   private rowsIndexed = 0
   // Staging of one batch: keys copied here are aligned, whatever frame they came in.
   private readonly stagedBytes = new Uint8Array(BATCH * KEY_BYTES)
-  private readonly staged = new Uint32Array(this.stagedBytes.buffer)
+  protected readonly staged = new Uint32Array(this.stagedBytes.buffer)
   private readonly tags = new Uint32Array(BATCH)
   private readonly links = new Uint32Array(BATCH)
   private readonly pending = new Uint16Array(BATCH)
@@ -336,7 +336,8 @@ export class Directory {
     return found
   }
 
-  private matches(entry: number, classId: number, index: number): boolean {
+  /** Whether a row is the staged key of this class. Protected so that a test can plant a bug. */
+  protected matches(entry: number, classId: number, index: number): boolean {
     const segment = this.rows.segmentOf(entry)
     const row = this.rows.wordOf(entry)
     const key = index * KEY_WORDS
