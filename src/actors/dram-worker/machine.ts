@@ -33,7 +33,8 @@ import { DRAM_JOBS_MAX, type DramWorkerReply, type DramWorkerRequest } from './m
  *   immediately before that answer; status 0 means that every descriptor was carried out;
  * - cancel changes nothing for a job that has ended, and nothing twice;
  * - a completion that names no part on the stream is counted and changes nothing;
- * - after `stop` nothing is queued, what waits (fenced jobs too) ends as `draining`; `stopped` is answered once, last.
+ * - after `stop` nothing is queued, what has descriptors left (fenced jobs too) ends as `draining`; `stopped` is answered
+ *   once, last.
  */
 export class DramWorkerMachine {
   readonly #tally: Tally
@@ -124,6 +125,7 @@ export class DramWorkerMachine {
       case 'stop':
         this.#stopping = true
         for (const job of [...this.#jobs]) {
+          if (job.complete && job.fenceReached && job.left === 0) continue // all of it is on the stream: let it end well
           job.complete = true // no record follows `stop`
           this.#drop(job, ERROR_CODES.draining, out)
         }

@@ -266,14 +266,14 @@ class Run {
       }
     }
     this.feed({ kind: 'stream-completed', tag: part.tag, result: command.failed ? -5 : 0 })
-    this.results.fill(0, 0, this.stream.inFlight.length === 0 ? undefined : 0) // an idle stream keeps no results
+    this.results.fill(0) // results are kept, not looked up later
   }
 
   stop(): void {
     this.stopRequested = true
     for (const known of this.open.values()) {
       const whole = known.queued.size === known.count && known.fence <= known.fenceValue
-      if (known.status === 0) known.status = whole && known.inFlight === 0 ? 0 : ERROR_CODES.draining
+      if (known.status === 0 && !whole) known.status = ERROR_CODES.draining
     }
     this.feed({ kind: 'request', request: { kind: 'stop' } })
   }
