@@ -1,6 +1,5 @@
 import { ERROR_CODES } from '../../shared/base/errors.js'
 import type { List } from '../../shared/layout/records.js'
-import { SLOT_STATE, type TerminalSlotState } from '../../shared/layout/slot-states.js'
 import type { DramWorkerRequest, Finish } from './messages.js'
 
 /** What a job does to its descriptors. */
@@ -32,7 +31,6 @@ export class Job {
   /** False while records of the job are still to come. */
   complete = false
   fenceReached: boolean
-  nextPollUs = 0
   partsInFlight = 0
   /** The first failure, `cancelled`, `draining`, or ok. */
   status: number = ERROR_CODES.ok
@@ -91,10 +89,4 @@ export class Job {
       this.#offset = 0
     }
   }
-}
-
-/** The state that a slot ends in when its job ends with `status`. */
-export function slotStateOf(status: number): TerminalSlotState {
-  if (status === ERROR_CODES.ok) return SLOT_STATE.done
-  return status === ERROR_CODES.cancelled ? SLOT_STATE.cancelled : SLOT_STATE.failed
 }

@@ -3,11 +3,12 @@ import { invariant, unreachable } from '../../shared/base/invariant.js'
 import type { Tally } from '../../shared/base/tally.js'
 import { CHECKSUM, COPY } from '../../shared/layout/descriptors.js'
 import { EMPTY_LIST, type List } from '../../shared/layout/records.js'
-import { NO_FIRST_FAILED, type TerminalSlotState } from '../../shared/layout/slot-states.js'
-import { fencePollDelayUs } from '../../shared/scheduling/fence-polls.js'
+import { type SlotResult, terminalStateOf } from '../../shared/layout/slot-states.js'
+import { NONE_FAILED } from '../../shared/layout/wire/slots.js'
+import { FenceWaits } from '../../shared/scheduling/fence-waits.js'
 import { OperationSlots } from '../../shared/scheduling/operation-slots.js'
 import { DRAM_WORKER_COUNT as COUNT, DRAM_WORKER_HISTOGRAM as HISTOGRAM } from './counters.js'
-import { Job, slotStateOf } from './job.js'
+import { Job } from './job.js'
 import { DRAM_JOBS_MAX, type DramWorkerReply, type DramWorkerRequest } from './messages.js'
 
 /**
@@ -46,8 +47,8 @@ export class DramWorkerMachine {
   readonly #countAt: Float64Array
   /** Jobs not answered; the job at the front has the next turn. */
   readonly #jobs: Job[] = []
+  readonly #fences = new FenceWaits<Job>()
   #nowUs = 0
-  #nextPollUs = Number.POSITIVE_INFINITY
   #stopping = false
   #stopped = false
 
@@ -80,7 +81,7 @@ export class DramWorkerMachine {
 
   /** When the next tick is needed to look at a fence; infinite when no job waits for one. */
   get nextTickUs(): number {
-    return this.#nextPollUs
+    return this.#fences.nextLookUs
   }
 
   step(input: DramWorkerInput, out: DramWorkerEffect[]): void {
@@ -96,7 +97,7 @@ export class DramWorkerMachine {
         break
       case 'tick':
         this.#nowUs = input.nowUs
-        if (this.#nowUs >= this.#nextPollUs) this.#pollFences(out)
+        this.#pollFences(out)
         return
       default:
         return unreachable(input)
@@ -159,7 +160,9 @@ export class DramWorkerMachine {
     job.complete = last
     if (!last) return
     if (job.over) return this.#end(job, out)
-    if (!job.fenceReached) this.#pollFence(job, out)
+    if (job.fenceReached) return
+    this.#fences.add(job, job.sinceUs)
+    this.#pollFences(out)
   }
 
   /** Nothing more of the job is queued; it ends once nothing of it is on the stream. The first reason stays. */
@@ -213,31 +216,24 @@ export class DramWorkerMachine {
   }
 
   #fenceRead(id: number, value: number, out: DramWorkerEffect[]): void {
-    const job = this.#jobs.find((each) => each.id === id && each.finish !== null)
-    if (job === undefined || job.finish === null || job.fenceReached || value < job.finish.fence) return
+    const job = this.#fences.find((each) => each.id === id)
+    if (job === undefined || job.finish === null || value < job.finish.fence) return
+    this.#fences.remove(job)
     job.fenceReached = true
     if (job.over) this.#end(job, out)
   }
 
   #pollFences(out: DramWorkerEffect[]): void {
-    this.#nextPollUs = Number.POSITIVE_INFINITY
-    for (const job of this.#jobs) {
-      if (job.fenceReached || !job.complete || job.over) continue
-      if (this.#nowUs >= job.nextPollUs) this.#pollFence(job, out)
-      this.#nextPollUs = Math.min(this.#nextPollUs, job.nextPollUs)
+    for (const job of this.#fences.takeDue(this.#nowUs)) {
+      if (job.finish === null) continue
+      out.push({ kind: 'poll-fence', job: job.id, slots: job.finish.slots, slot: job.finish.slot })
     }
-  }
-
-  #pollFence(job: Job, out: DramWorkerEffect[]): void {
-    if (job.finish === null) return
-    job.nextPollUs = this.#nowUs + fencePollDelayUs(this.#nowUs - job.sinceUs)
-    this.#nextPollUs = Math.min(this.#nextPollUs, job.nextPollUs)
-    out.push({ kind: 'poll-fence', job: job.id, slots: job.finish.slots, slot: job.finish.slot })
   }
 
   #end(job: Job, out: DramWorkerEffect[]): void {
     invariant(job.partsInFlight === 0, 'a job ends when nothing of it is on the stream', { job: job.id })
     this.#jobs.splice(this.#jobs.indexOf(job), 1)
+    this.#fences.remove(job)
     const { id, status } = job
     const latencyUs = Math.max(0, this.#nowUs - job.sinceUs)
     if (status === ERROR_CODES.cancelled) this.#tally.add(COUNT.jobsCancelled, 1)
@@ -273,9 +269,9 @@ export class DramWorkerMachine {
       slots,
       slot,
       slotGeneration,
-      state: slotStateOf(status),
+      state: terminalStateOf(status),
       errorCode: status,
-      firstFailed: NO_FIRST_FAILED,
+      firstFailed: NONE_FAILED,
       bytes,
       admitUs: job.sinceUs,
     })
@@ -289,10 +285,8 @@ export class DramWorkerMachine {
   }
 
   #gauge(): void {
-    let fenced = 0
-    for (const job of this.#jobs) if (!job.fenceReached && job.complete) fenced += 1
     this.#tally.set(COUNT.jobsActive, this.#jobs.length)
-    this.#tally.set(COUNT.jobsFenced, fenced)
+    this.#tally.set(COUNT.jobsFenced, this.#fences.size)
     this.#tally.set(COUNT.partsInFlight, this.inFlight)
   }
 }
@@ -330,15 +324,5 @@ export type DramWorkerEffect =
       readonly resultBase: number
     }
   | { readonly kind: 'poll-fence'; readonly job: number; readonly slots: number; readonly slot: number }
-  | {
-      readonly kind: 'finish-slot'
-      readonly slots: number
-      readonly slot: number
-      readonly slotGeneration: number
-      readonly state: TerminalSlotState
-      readonly errorCode: number
-      readonly firstFailed: number
-      readonly bytes: number
-      readonly admitUs: number
-    }
+  | ({ readonly kind: 'finish-slot' } & SlotResult)
   | { readonly kind: 'reply'; readonly reply: DramWorkerReply }

@@ -2,6 +2,7 @@ import { ERROR_CODES } from '../../shared/base/errors.js'
 import { invariant, unreachable } from '../../shared/base/invariant.js'
 import type { Tally } from '../../shared/base/tally.js'
 import { WRITE } from '../../shared/layout/descriptors.js'
+import { ByteWindow } from '../../shared/scheduling/byte-window.js'
 import { OperationSlots } from '../../shared/scheduling/operation-slots.js'
 import { WRITEBACK_COUNT as COUNT, WRITEBACK_HISTOGRAM as HISTOGRAM } from './counters.js'
 import { WRITES_OUTSTANDING_MAX, type WritebackReply, type WritebackRequest } from './messages.js'
@@ -19,8 +20,8 @@ import { WRITES_OUTSTANDING_MAX, type WritebackReply, type WritebackRequest } fr
  * | writing | some             | rest, none if failed | the completion of its last submitted write       |
  *
  * Invariants
- * - bytes in flight never exceed the window at a submission, except that a write larger than the window goes alone;
- *   a window of 0 submits nothing;
+ * - bytes in flight never exceed the window at a submission, except that a write larger than the window goes alone, so
+ *   that the smallest window slows writes down and never stops them;
  * - writes are submitted in the order of the requests and complete in any order;
  * - a job is answered exactly once, after every submitted write of it ended; status 0 means every byte was written;
  * - after the first failure of a job none of its writes is submitted, and no other job is affected;
@@ -35,8 +36,7 @@ export class WritebackMachine {
   /** Jobs with something left to submit, oldest first. */
   readonly #line: Job[] = []
   readonly #open = new Set<Job>()
-  #windowBytes: number
-  #bytesInFlight = 0
+  readonly #window: ByteWindow
   #nowUs = 0
   #stopping = false
   #stopped = false
@@ -46,12 +46,8 @@ export class WritebackMachine {
     this.#places = new OperationSlots(options.depth)
     this.#jobAt = new Array<Job | null>(options.depth).fill(null)
     this.#bytesAt = new Float64Array(options.depth)
-    this.#windowBytes = options.windowBytes
+    this.#window = new ByteWindow(options.windowBytes)
     this.#gauge()
-  }
-
-  get bytesInFlight(): number {
-    return this.#bytesInFlight
   }
 
   /** Writes submitted and not ended. */
@@ -93,7 +89,7 @@ export class WritebackMachine {
       case 'write':
         return this.#accept(request)
       case 'set-window':
-        this.#windowBytes = request.bytes
+        this.#window.resize(request.bytes)
         return
       case 'stop':
         return this.#beginDrain(out)
@@ -135,11 +131,10 @@ export class WritebackMachine {
     for (let job = this.#line[0]; job !== undefined && this.#places.freeCount > 0; job = this.#line[0]) {
       const at = job.next * WRITE.doubles
       const bytes = job.granules[at + WRITE.bytes] as number
-      if (!this.#fits(bytes)) return
+      if (!this.#window.enter(bytes)) return
       const place = this.#places.acquire()
       this.#jobAt[place] = job
       this.#bytesAt[place] = bytes
-      this.#bytesInFlight += bytes
       job.inFlight += 1
       this.#tally.add(COUNT.writeOperations, 1)
       out.push({
@@ -156,11 +151,6 @@ export class WritebackMachine {
     }
   }
 
-  #fits(bytes: number): boolean {
-    if (this.#windowBytes === 0) return false
-    return this.#bytesInFlight === 0 || this.#bytesInFlight + bytes <= this.#windowBytes
-  }
-
   #complete(tag: number, result: number, out: WritebackEffect[]): void {
     const place = this.#places.resolve(tag)
     if (place < 0) return this.#tally.add(COUNT.completionsStray, 1)
@@ -169,7 +159,7 @@ export class WritebackMachine {
     const bytes = this.#bytesAt[place] as number
     this.#jobAt[place] = null
     this.#places.release(place)
-    this.#bytesInFlight -= bytes
+    this.#window.leave(bytes)
     job.inFlight -= 1
     const status = writeStatus(result, bytes)
     if (status === ERROR_CODES.ok) job.writtenBytes += bytes
@@ -207,8 +197,8 @@ export class WritebackMachine {
     const waiting = this.#line.length - (headStarted ? 1 : 0)
     this.#tally.set(COUNT.jobsQueued, waiting)
     this.#tally.set(COUNT.jobsInFlight, this.#open.size - waiting)
-    this.#tally.set(COUNT.bytesInFlight, this.#bytesInFlight)
-    this.#tally.set(COUNT.windowBytes, this.#windowBytes)
+    this.#tally.set(COUNT.bytesInFlight, this.#window.inFlightBytes)
+    this.#tally.set(COUNT.windowBytes, this.#window.limitBytes)
   }
 }
 

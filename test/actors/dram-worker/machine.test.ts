@@ -57,6 +57,8 @@ interface Known {
   readonly count: number
   readonly fence: number
   fenceValue: number
+  /** What the machine was told of it. */
+  fenceSeen: number
   /** Descriptor -> how often it was queued. */
   readonly queued: Set<number>
   inFlight: number
@@ -92,7 +94,9 @@ class Run {
     for (const effect of out) {
       if (effect.kind !== 'poll-fence') continue
       const known = this.open.get(effect.job)
-      if (known !== undefined) this.feed({ kind: 'fence-read', job: effect.job, value: known.fenceValue })
+      if (known === undefined) continue
+      known.fenceSeen = known.fenceValue
+      this.feed({ kind: 'fence-read', job: effect.job, value: known.fenceValue })
     }
   }
 
@@ -136,7 +140,7 @@ class Run {
     demand(part.count >= 1 && part.count <= OPTIONS.partDescriptors, 'a part is bounded and not empty')
     const known = this.open.get(part.doubles[part.offset + idField] as number)
     demand(known !== undefined && known.status === 0, 'only a healthy job queues')
-    demand(known.fence <= known.fenceValue, 'no part before the fence')
+    demand(known.fence <= known.fenceSeen, 'no part before the fence')
     const direction = known.kind === 'restore' ? 0 : 1
     demand(
       part.kind === 'checksum' ? known.kind === 'checksum' : part.direction === direction,
@@ -214,7 +218,7 @@ class Run {
         return this.feed({ kind: 'stream-completed', tag: this.stream.strayTag(command.pick), result: 0 })
       case 'fence': {
         const known = [...this.open.values()][command.pick % Math.max(1, this.open.size)]
-        if (known !== undefined) known.fenceValue = command.pick
+        if (known !== undefined) known.fenceValue = Math.max(known.fenceValue, command.pick)
         return
       }
       case 'cancel': {
@@ -242,6 +246,7 @@ class Run {
       count,
       fence,
       fenceValue: 0,
+      fenceSeen: 0,
       queued: new Set<number>(),
       inFlight: 0,
       status: 0,
@@ -272,7 +277,7 @@ class Run {
   stop(): void {
     this.stopRequested = true
     for (const known of this.open.values()) {
-      const whole = known.queued.size === known.count && known.fence <= known.fenceValue
+      const whole = known.queued.size === known.count && known.fence <= known.fenceSeen
       if (known.status === 0 && !whole) known.status = ERROR_CODES.draining
     }
     this.feed({ kind: 'request', request: { kind: 'stop' } })

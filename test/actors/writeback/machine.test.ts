@@ -115,7 +115,6 @@ class Run {
     demand(known.job >= this.#lastStarted, 'jobs start in order')
     this.#lastStarted = known.job
     this.disk.submit(write)
-    demand(this.windowBytes > 0, 'a window of 0 submits nothing')
     demand(this.bytesInFlight <= this.windowBytes || this.disk.inFlight.length === 1, 'the window holds')
     demand(this.disk.inFlight.length <= OPTIONS.depth, 'the depth holds')
     known.submitted += 1
@@ -128,7 +127,7 @@ class Run {
     const head = [...this.open.values()].find((known) => known.failure === 0 && known.submitted < known.sizes.length)
     if (head === undefined) return
     const next = head.sizes[head.submitted] as number
-    const fits = this.windowBytes > 0 && (this.bytesInFlight === 0 || this.bytesInFlight + next <= this.windowBytes)
+    const fits = this.bytesInFlight === 0 || this.bytesInFlight + next <= this.windowBytes
     demand(!fits || this.disk.inFlight.length === OPTIONS.depth, 'the head of the line starts when it fits')
   }
 
@@ -174,7 +173,6 @@ class Run {
   }
 
   drain(): void {
-    if (!this.stopRequested) this.run({ act: 'window', bytes: 8 })
     while (this.disk.inFlight.length > 0) this.run({ act: 'complete', pick: 1, outcome: 'full' })
     demand(this.open.size === 0 && this.machine.idle, 'everything drains')
     for (const gauge of [COUNT.jobsInFlight, COUNT.jobsQueued, COUNT.bytesInFlight]) {

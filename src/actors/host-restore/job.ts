@@ -1,0 +1,195 @@
+import { ERROR_CODES } from '../../shared/base/errors.js'
+import { SOURCE } from '../../shared/layout/descriptors.js'
+import { EMPTY_LIST, type List } from '../../shared/layout/records.js'
+import { planReaderBatches, type ReaderBatch, type ReaderPlan } from '../../shared/planning/reader-batches.js'
+import type { Finish } from '../dram-worker/messages.js'
+import type { HostRestoreRequest } from './messages.js'
+
+const NO_READ = -1
+
+/** Reads asked of one reader in one message, and how many of them have not ended. */
+export interface Ask {
+  readonly batch: number
+  readonly store: number
+  left: number
+}
+
+/** Where a job stands with one store: its batches there are asked for in order. */
+export class StoreCursor {
+  readonly store: number
+  readonly #batches: ReaderBatch[]
+  #batch = 0
+  #read = 0
+
+  constructor(store: number, batches: ReaderBatch[]) {
+    this.store = store
+    this.#batches = batches
+  }
+
+  /** The next read of the current batch, or -1 at its end. */
+  peek(): number {
+    const batch = this.#batches[this.#batch]
+    return batch === undefined || this.#read === batch.readCount ? NO_READ : batch.firstRead + this.#read
+  }
+
+  advance(): void {
+    this.#read += 1
+  }
+
+  /** Goes on to the next batch when the current one is used up. */
+  turnPage(): void {
+    if (this.#read < (this.#batches[this.#batch]?.readCount ?? Number.POSITIVE_INFINITY)) return
+    this.#batch += 1
+    this.#read = 0
+  }
+}
+
+/** One restore from its first record to its reply. Only the machine changes it. */
+export class RestoreJob {
+  readonly id: number
+  readonly finish: Finish
+  readonly bytes: number
+  readonly admitUs: number
+  readonly #records: Float64Array[] = []
+  /** False while records of the job are still to come. */
+  complete = false
+  fenceReached: boolean
+  /** False once the job has failed or was cancelled: what is with readers and the stream ends, nothing else starts. */
+  starting = true
+  sources: List = EMPTY_LIST
+  plan: ReaderPlan = planReaderBatches(EMPTY_LIST)
+  cursors: readonly StoreCursor[] = []
+  readonly asks = new Set<Ask>()
+  /** Reads not asked for yet; 0 once nothing more starts. */
+  readsLeft = 0
+  readsInFlight = 0
+  partsInFlight = 0
+  /** Cost of the window memory that the job holds. */
+  heldBytes = 0
+  ssdBytes = 0
+  /** Sources whose copy has not ended. */
+  sourcesLeft = 0
+  /** The read that serves a source, or -1 for one in DRAM. */
+  readOf = new Int32Array(0)
+  /** Where a read lands; meaningful from its request to its last copy. */
+  readOffsetBytes = new Float64Array(0)
+  /** Copies of a read that have not ended. */
+  copiesLeft = new Int32Array(0)
+  /** Sources that may be copied, in the order of their landing. */
+  #ready = new Int32Array(0)
+  #readyFirst = 0
+  #readyEnd = 0
+  /** The first failure, `cancelled`, `draining`, or ok. */
+  status: number = ERROR_CODES.ok
+  /** Smallest block that failed, or -1. */
+  firstFailed = -1
+  readonly damaged = new Set<number>()
+
+  constructor(request: HostRestoreRequest & { kind: 'restore' }) {
+    this.id = request.job
+    this.finish = request
+    this.bytes = request.bytes
+    this.admitUs = request.admitUs
+    this.fenceReached = request.fence === 0
+  }
+
+  /** Copies the sources of one record: its list ends with the record. */
+  append(list: List): void {
+    this.#records.push(list.doubles.slice(list.offset, list.offset + list.length))
+  }
+
+  /** The last record has come: decides what is read, in which order, and whom each read serves. */
+  lay(): void {
+    this.complete = true
+    const length = this.#records.reduce((sum, record) => sum + record.length, 0)
+    const doubles = new Float64Array(length)
+    let offset = 0
+    for (const record of this.#records.splice(0)) {
+      doubles.set(record, offset)
+      offset += record.length
+    }
+    this.sources = { doubles, offset: 0, length }
+    this.plan = planReaderBatches(this.sources)
+    this.#index(length / SOURCE.doubles)
+  }
+
+  #index(count: number): void {
+    const { reads, scatter, scatterFirst, batches } = this.plan
+    this.sourcesLeft = count
+    this.readsLeft = reads.length
+    this.readOf = new Int32Array(count).fill(NO_READ)
+    this.readOffsetBytes = new Float64Array(reads.length)
+    this.copiesLeft = new Int32Array(reads.length)
+    this.#ready = new Int32Array(count)
+    for (let read = 0; read < reads.length; read++) {
+      const end = scatterFirst[read + 1] as number
+      for (let at = scatterFirst[read] as number; at < end; at++) this.readOf[scatter[at] as number] = read
+      this.copiesLeft[read] = end - (scatterFirst[read] as number)
+    }
+    const stores = new Map<number, ReaderBatch[]>()
+    for (const batch of batches) {
+      const known = stores.get(batch.store)
+      if (known === undefined) stores.set(batch.store, [batch])
+      else known.push(batch)
+    }
+    this.cursors = [...stores].map(([store, ofStore]) => new StoreCursor(store, ofStore))
+  }
+
+  field(source: number, at: number): number {
+    return this.sources.doubles[source * SOURCE.doubles + at] as number
+  }
+
+  /** A field of what a read reads. */
+  readField(read: number, at: number): number {
+    return this.field(this.plan.reads[read] as number, at)
+  }
+
+  /** The sources that a read serves. */
+  served(read: number): Int32Array {
+    const { scatter, scatterFirst } = this.plan
+    return scatter.subarray(scatterFirst[read] as number, scatterFirst[read + 1] as number)
+  }
+
+  get readyCount(): number {
+    return this.#readyEnd - this.#readyFirst
+  }
+
+  pushReady(source: number): void {
+    this.#ready[this.#readyEnd] = source
+    this.#readyEnd += 1
+  }
+
+  shiftReady(): number {
+    const source = this.#ready[this.#readyFirst] as number
+    this.#readyFirst += 1
+    return source
+  }
+
+  /** Where a source lies in the pool: in the window, or where the manager has it. */
+  poolOffsetBytes(source: number): number {
+    const read = this.readOf[source] as number
+    return read === NO_READ ? this.field(source, SOURCE.poolOffsetBytes) : (this.readOffsetBytes[read] as number)
+  }
+
+  /** Remembers a failure: the first status, the smallest block. */
+  fail(status: number, blocks: Int32Array | readonly number[]): void {
+    if (this.status === ERROR_CODES.ok) this.status = status
+    for (const source of blocks) {
+      const pair = this.field(source, SOURCE.pair)
+      if (this.firstFailed < 0 || pair < this.firstFailed) this.firstFailed = pair
+    }
+  }
+
+  /** True when everything of the job is on the stream or done: nothing is left to start. */
+  get started(): boolean {
+    return (
+      this.complete && this.fenceReached && this.readsLeft === 0 && this.readsInFlight === 0 && this.readyCount === 0
+    )
+  }
+
+  /** True when nothing of the job is or will be with a reader or on the stream. */
+  get over(): boolean {
+    if (!this.complete || this.readsInFlight > 0 || this.partsInFlight > 0) return false
+    return this.status !== ERROR_CODES.ok || (this.fenceReached && this.sourcesLeft === 0)
+  }
+}

@@ -1,0 +1,513 @@
+import { ERROR_CODES } from '../../shared/base/errors.js'
+import { invariant, unreachable } from '../../shared/base/invariant.js'
+import type { Tally } from '../../shared/base/tally.js'
+import { GRANULE_BYTES_MAX } from '../../shared/base/units.js'
+import { COPY, READ, SOURCE } from '../../shared/layout/descriptors.js'
+import { EMPTY_LIST } from '../../shared/layout/records.js'
+import { type SlotResult, terminalStateOf } from '../../shared/layout/slot-states.js'
+import { NONE_FAILED } from '../../shared/layout/wire/slots.js'
+import { FenceWaits } from '../../shared/scheduling/fence-waits.js'
+import { OperationSlots } from '../../shared/scheduling/operation-slots.js'
+import { CLIENT_READS_MAX, type HostReaderRequest } from '../host-reader/messages.js'
+import { HOST_RESTORE_COUNT as COUNT, HOST_RESTORE_HISTOGRAM as HISTOGRAM } from './counters.js'
+import { type Ask, RestoreJob, type StoreCursor } from './job.js'
+import { type HostRestoreReply, type HostRestoreRequest, RESTORES_MAX } from './messages.js'
+import { RestoreWindow } from './window.js'
+
+/**
+ * What host-restore does next. It owns a restore from its first record to its reply: the window memory of its reads,
+ * its copies, and the slot's end. Each granule goes its own way, so reads and copies overlap:
+ *
+ *   asked ──read-done, verified──▶ ready ──turn, a place on the stream──▶ copying ──last copy ended──▶ free
+ *     └─────read-done, failed────────┴──────── job failed, cancelled ─────────────────────────────────▶ free
+ *
+ * | a window unit is | who may touch it | leaves by                                                           |
+ * |------------------|------------------|---------------------------------------------------------------------|
+ * | asked            | the reader       | its read-done only: cancel and failure wait for it                  |
+ * | ready            | this lane        | submission of its copies; the end of the job's starting             |
+ * | copying          | the stream       | the end of every part that names it                                 |
+ *
+ *   assembling ──last record──▶ fenced ──fence word reached──▶ running ──last copy ended──▶ answered
+ *        └──────────────────────┴── cancel, stop, a failure ──▶ draining ──reads and parts ended──┘
+ *
+ * Invariants
+ * - a window unit is given back only when its read has ended and no part on the stream names it; units never overlap;
+ * - reads outstanding at one reader never exceed `storeReads` (at most CLIENT_READS_MAX); parts never exceed `parts`;
+ * - a granule that several sources name is read once; a message to a reader is part of one planned batch;
+ * - only a granule that a reader called verified is copied; sources in DRAM are copied without a read;
+ * - jobs take turns for reads and for parts; the job whose turn meets a full window is served first when memory
+ *   returns, and no job holds the last eighth of the window alone, so that small restores pass large ones;
+ * - after a failure or cancel nothing of the job starts; what is with readers or the stream ends before the slot is
+ *   written; the slot is finished once, immediately before the one reply;
+ * - a read-done or completion that names nothing in flight is counted and changes nothing;
+ * - after `stop` nothing is started, what is not wholly on the stream ends as `draining`; `stopped` comes once, last.
+ */
+export class HostRestoreMachine {
+  readonly #tally: Tally
+  readonly #storeReads: number
+  readonly #partDescriptors: number
+  readonly #window: RestoreWindow
+  readonly #shareBytes: number
+  readonly #jobs = new Map<number, RestoreJob>()
+  /** Jobs with reads to ask for; the job at the front has the next turn. */
+  readonly #readers: RestoreJob[] = []
+  /** Jobs with copies to submit; the job at the front has the next turn. */
+  readonly #copiers: RestoreJob[] = []
+  readonly #fences = new FenceWaits<RestoreJob>()
+  readonly #reads: OperationSlots
+  readonly #askAt: (Ask | null)[]
+  readonly #readJobAt: (RestoreJob | null)[]
+  readonly #readAt: Int32Array
+  readonly #readsOfStore: Int32Array
+  readonly #parts: OperationSlots
+  readonly #partJobAt: (RestoreJob | null)[]
+  readonly #partSources: Int32Array
+  readonly #partCount: Int32Array
+  /** COPY descriptors of the parts on the stream, `partDescriptors` for each place. */
+  readonly #copies: Float64Array
+  #nextBatch = 1
+  #nowUs = 0
+  #stopping = false
+  #stopped = false
+
+  constructor(options: HostRestoreOptions, tally: Tally) {
+    const { reads, storeReads, stores, parts, partDescriptors } = options
+    invariant(storeReads >= 1 && storeReads <= CLIENT_READS_MAX, 'reads fit the completion ring', { storeReads })
+    this.#tally = tally
+    this.#storeReads = storeReads
+    this.#partDescriptors = partDescriptors
+    this.#window = new RestoreWindow(options.windowOffsetBytes, options.windowBytes)
+    this.#shareBytes = shareOf(this.#window.capacityBytes)
+    this.#reads = new OperationSlots(reads)
+    this.#askAt = new Array<Ask | null>(reads).fill(null)
+    this.#readJobAt = new Array<RestoreJob | null>(reads).fill(null)
+    this.#readAt = new Int32Array(reads)
+    this.#readsOfStore = new Int32Array(stores)
+    this.#parts = new OperationSlots(parts)
+    this.#partJobAt = new Array<RestoreJob | null>(parts).fill(null)
+    this.#partSources = new Int32Array(parts * partDescriptors)
+    this.#partCount = new Int32Array(parts)
+    this.#copies = new Float64Array(parts * partDescriptors * COPY.doubles)
+  }
+
+  /** Parts on the stream. */
+  get inFlight(): number {
+    return this.#parts.heldCount
+  }
+
+  get idle(): boolean {
+    return this.#jobs.size === 0
+  }
+
+  /** True once `stopped` was answered: nothing is owned and nothing follows. */
+  get stopped(): boolean {
+    return this.#stopped
+  }
+
+  /** When the next tick is needed to look at a fence; infinite when no job waits for one. */
+  get nextTickUs(): number {
+    return this.#fences.nextLookUs
+  }
+
+  step(input: HostRestoreInput, out: HostRestoreEffect[]): void {
+    switch (input.kind) {
+      case 'request':
+        this.#request(input.request, out)
+        break
+      case 'read-done':
+        this.#readDone(input.batch, input.index, input.status, out)
+        break
+      case 'stream-completed':
+        this.#partEnded(input.tag, input.result, out)
+        break
+      case 'fence-read':
+        this.#fenceRead(input.job, input.value, out)
+        break
+      case 'tick':
+        this.#nowUs = input.nowUs
+        return this.#pollFences(out)
+      default:
+        return unreachable(input)
+    }
+    this.#startCopies(out)
+    this.#startReads(out)
+    this.#gauge()
+    this.#endWhenDrained(out)
+  }
+
+  #request(request: HostRestoreRequest, out: HostRestoreEffect[]): void {
+    invariant(!this.#stopping, 'stop is the last request', { kind: request.kind })
+    switch (request.kind) {
+      case 'restore':
+        return this.#accept(request, out)
+      case 'cancel': {
+        const job = this.#jobs.get(request.job)
+        if (job !== undefined) this.#drop(job, ERROR_CODES.cancelled, out)
+        return
+      }
+      case 'stop':
+        this.#stopping = true
+        for (const job of [...this.#jobs.values()]) {
+          if (job.started) continue // all of it is on the stream: let it end well
+          job.complete = true // no record follows `stop`
+          this.#drop(job, ERROR_CODES.draining, out)
+        }
+        return
+      default:
+        return unreachable(request)
+    }
+  }
+
+  #accept(request: HostRestoreRequest & { kind: 'restore' }, out: HostRestoreEffect[]): void {
+    const { list } = request
+    invariant(list.length % SOURCE.doubles === 0, 'a list is a whole number of descriptors', { length: list.length })
+    const job = this.#jobs.get(request.job) ?? new RestoreJob(request)
+    invariant(!job.complete, 'a job number is not used twice', { job: job.id })
+    this.#jobs.set(job.id, job)
+    invariant(this.#jobs.size <= RESTORES_MAX, 'the manager keeps within the completion ring', { job: job.id })
+    job.append(list)
+    if (request.more === 1) return
+    job.lay()
+    if (job.over) return this.#end(job, out)
+    const { resident, reads } = job.plan
+    this.#tally.add(COUNT.readsShared, job.sourcesLeft - resident.length - reads.length)
+    if (job.fenceReached) return this.#start(job)
+    this.#fences.add(job, job.admitUs)
+    this.#pollFences(out)
+  }
+
+  #start(job: RestoreJob): void {
+    for (const source of job.plan.resident) this.#ready(job, source)
+    if (job.readsLeft > 0) this.#readers.push(job)
+  }
+
+  #ready(job: RestoreJob, source: number): void {
+    if (job.readyCount === 0) this.#copiers.push(job)
+    job.pushReady(source)
+  }
+
+  // Reads
+
+  #startReads(out: HostRestoreEffect[]): void {
+    for (let passed = 0; passed < this.#readers.length; ) {
+      const job = this.#readers[0] as RestoreJob
+      const turn = this.#takeTurn(job, out)
+      if (turn === 'no-memory') return
+      this.#readers.shift()
+      if (job.readsLeft > 0) this.#readers.push(job)
+      passed = turn === 'asked' ? 0 : passed + 1
+    }
+  }
+
+  /** One turn: up to READS_PER_TURN reads at each store that the job needs. */
+  #takeTurn(job: RestoreJob, out: HostRestoreEffect[]): 'asked' | 'no-memory' | 'waits' {
+    let asked = false
+    let noMemory = false
+    for (const cursor of job.cursors) {
+      const doubles: number[] = []
+      const ask: Ask = { batch: this.#nextBatch, store: cursor.store, left: 0 }
+      noMemory = this.#collect(job, cursor, ask, doubles) || noMemory
+      if (ask.left === 0) continue
+      asked = true
+      this.#nextBatch += 1
+      job.asks.add(ask)
+      const list = { doubles: Float64Array.from(doubles), offset: 0, length: doubles.length }
+      out.push({ kind: 'ask-reader', store: ask.store, request: { kind: 'read-batch', batch: ask.batch, list } })
+    }
+    if (asked) return 'asked'
+    return noMemory ? 'no-memory' : 'waits'
+  }
+
+  /** Adds reads of one cursor to a message; true when the window had no room for the next. */
+  #collect(job: RestoreJob, cursor: StoreCursor, ask: Ask, doubles: number[]): boolean {
+    cursor.turnPage()
+    const { store } = cursor
+    invariant(store < this.#readsOfStore.length, 'a source names a store that exists', { store })
+    for (let read = cursor.peek(); read >= 0 && ask.left < READS_PER_TURN; read = cursor.peek()) {
+      const bytes = job.readField(read, SOURCE.bytes)
+      const cost = this.#window.costBytes(bytes)
+      if (this.#reads.freeCount === 0 || (this.#readsOfStore[store] as number) >= this.#storeReads) return false
+      if (job.heldBytes > 0 && job.heldBytes + cost > this.#shareBytes) return false
+      const offsetBytes = this.#window.take(bytes)
+      if (offsetBytes < 0) return true
+      cursor.advance()
+      job.heldBytes += cost
+      job.readOffsetBytes[read] = offsetBytes
+      this.#noteRead(job, read, ask, doubles)
+    }
+    return false
+  }
+
+  #noteRead(job: RestoreJob, read: number, ask: Ask, doubles: number[]): void {
+    const place = this.#reads.acquire()
+    this.#askAt[place] = ask
+    this.#readJobAt[place] = job
+    this.#readAt[place] = read
+    this.#readsOfStore[ask.store] = (this.#readsOfStore[ask.store] as number) + 1
+    ask.left += 1
+    job.readsLeft -= 1
+    job.readsInFlight += 1
+    const at = doubles.length
+    doubles[at + READ.index] = this.#reads.tagOf(place)
+    doubles[at + READ.file] = job.readField(read, SOURCE.file)
+    doubles[at + READ.fileOffsetBytes] = job.readField(read, SOURCE.fileOffsetBytes)
+    doubles[at + READ.poolOffsetBytes] = job.readOffsetBytes[read] as number
+    doubles[at + READ.bytes] = job.readField(read, SOURCE.bytes)
+    doubles[at + READ.segmentBytes] = job.readField(read, SOURCE.segmentBytes)
+    doubles[at + READ.segmentStrideBytes] = job.readField(read, SOURCE.segmentStrideBytes)
+    doubles[at + READ.crc32] = job.readField(read, SOURCE.crc32)
+  }
+
+  #readDone(batch: number, tag: number, status: number, out: HostRestoreEffect[]): void {
+    const place = this.#reads.resolve(tag)
+    const ask = place < 0 ? null : this.#askAt[place]
+    const job = place < 0 ? null : this.#readJobAt[place]
+    if (!ask || !job || ask.batch !== batch) return this.#tally.add(COUNT.completionsStray, 1)
+    const read = this.#readAt[place] as number
+    this.#askAt[place] = null
+    this.#readJobAt[place] = null
+    this.#reads.release(place)
+    this.#readsOfStore[ask.store] = (this.#readsOfStore[ask.store] as number) - 1
+    job.readsInFlight -= 1
+    ask.left -= 1
+    if (ask.left === 0) job.asks.delete(ask)
+    if (status === ERROR_CODES.ok) this.#landed(job, read)
+    else this.#readFailed(job, read, status, out)
+    if (job.over) this.#end(job, out)
+  }
+
+  #landed(job: RestoreJob, read: number): void {
+    const bytes = job.readField(read, SOURCE.bytes)
+    job.ssdBytes += bytes
+    this.#tally.add(COUNT.ssdBytes, bytes)
+    if (job.status !== ERROR_CODES.ok) return this.#freeRead(job, read)
+    for (const source of job.served(read)) this.#ready(job, source)
+  }
+
+  #readFailed(job: RestoreJob, read: number, status: number, out: HostRestoreEffect[]): void {
+    this.#freeRead(job, read)
+    if (status === ERROR_CODES.checksum_mismatch) job.damaged.add(job.readField(read, SOURCE.generation))
+    // A read that was dropped because the job is ending says nothing new about it.
+    const dropped = status === ERROR_CODES.cancelled && job.status !== ERROR_CODES.ok
+    job.fail(status, dropped ? [] : job.served(read))
+    this.#stopStarting(job, out)
+  }
+
+  #freeRead(job: RestoreJob, read: number): void {
+    this.#window.give(job.readOffsetBytes[read] as number)
+    job.heldBytes -= this.#window.costBytes(job.readField(read, SOURCE.bytes))
+  }
+
+  // Copies
+
+  #startCopies(out: HostRestoreEffect[]): void {
+    while (this.#copiers.length > 0 && this.#parts.freeCount > 0) {
+      const job = this.#copiers.shift() as RestoreJob
+      this.#submitPart(job, out)
+      if (job.readyCount > 0) this.#copiers.push(job)
+    }
+  }
+
+  #submitPart(job: RestoreJob, out: HostRestoreEffect[]): void {
+    const place = this.#parts.acquire()
+    const first = place * this.#partDescriptors
+    const count = Math.min(job.readyCount, this.#partDescriptors)
+    for (let each = 0; each < count; each++) {
+      const source = job.shiftReady()
+      this.#partSources[first + each] = source
+      this.#writeCopy(job, source, (first + each) * COPY.doubles)
+    }
+    this.#partJobAt[place] = job
+    this.#partCount[place] = count
+    job.partsInFlight += 1
+    out.push({
+      kind: 'copy',
+      tag: this.#parts.tagOf(place),
+      doubles: this.#copies,
+      offset: first * COPY.doubles,
+      count,
+    })
+  }
+
+  #writeCopy(job: RestoreJob, source: number, at: number): void {
+    this.#copies[at + COPY.template] = job.field(source, SOURCE.template)
+    this.#copies[at + COPY.granule] = job.field(source, SOURCE.granule)
+    this.#copies[at + COPY.page] = job.field(source, SOURCE.page)
+    this.#copies[at + COPY.poolOffsetBytes] = job.poolOffsetBytes(source)
+    this.#copies[at + COPY.firstItem] = job.field(source, SOURCE.firstItem)
+    this.#copies[at + COPY.itemCount] = job.field(source, SOURCE.itemCount)
+  }
+
+  #partEnded(tag: number, result: number, out: HostRestoreEffect[]): void {
+    const place = this.#parts.resolve(tag)
+    if (place < 0) return this.#tally.add(COUNT.completionsStray, 1)
+    const job = this.#partJobAt[place]
+    invariant(job !== null && job !== undefined, 'a held place names its job', { place })
+    const first = place * this.#partDescriptors
+    const sources = this.#partSources.slice(first, first + (this.#partCount[place] as number))
+    this.#partJobAt[place] = null
+    this.#parts.release(place)
+    job.partsInFlight -= 1
+    for (const source of sources) this.#copyEnded(job, source)
+    if (result < 0) {
+      job.fail(ERROR_CODES.io_copy_failed, sources)
+      this.#stopStarting(job, out)
+    }
+    if (job.over) this.#end(job, out)
+  }
+
+  /** The copy of a source ended, well or not, or will never start. The last one of a read frees its memory. */
+  #copyEnded(job: RestoreJob, source: number): void {
+    job.sourcesLeft -= 1
+    const read = job.readOf[source] as number
+    if (read < 0) return
+    job.copiesLeft[read] = (job.copiesLeft[read] as number) - 1
+    if (job.copiesLeft[read] === 0) this.#freeRead(job, read)
+  }
+
+  // Endings
+
+  #drop(job: RestoreJob, status: number, out: HostRestoreEffect[]): void {
+    job.fail(status, [])
+    this.#stopStarting(job, out)
+    if (job.over) this.#end(job, out)
+  }
+
+  /** The job has a failure: it leaves the turns, what is ready is given up, readers are asked to drop what waits. */
+  #stopStarting(job: RestoreJob, out: HostRestoreEffect[]): void {
+    if (!job.starting) return
+    job.starting = false
+    job.readsLeft = 0
+    remove(this.#readers, job)
+    remove(this.#copiers, job)
+    this.#fences.remove(job)
+    while (job.readyCount > 0) this.#copyEnded(job, job.shiftReady())
+    for (const { store, batch } of job.asks) {
+      out.push({ kind: 'ask-reader', store, request: { kind: 'cancel-batch', batch } })
+    }
+  }
+
+  #end(job: RestoreJob, out: HostRestoreEffect[]): void {
+    invariant(job.heldBytes === 0 && job.asks.size === 0, 'a job ends with its memory given back', { job: job.id })
+    this.#jobs.delete(job.id)
+    const { id, status, firstFailed, ssdBytes } = job
+    const ok = status === ERROR_CODES.ok
+    const bytes = ok ? job.bytes : 0
+    const latencyUs = Math.max(0, this.#nowUs - job.admitUs)
+    this.#countEnd(job, bytes, latencyUs)
+    const { slots, slot, slotGeneration } = job.finish
+    out.push({
+      kind: 'finish-slot',
+      slots,
+      slot,
+      slotGeneration,
+      state: terminalStateOf(status),
+      errorCode: status,
+      firstFailed: firstFailed < 0 ? NONE_FAILED : firstFailed,
+      bytes,
+      admitUs: job.admitUs,
+    })
+    const damaged = Float64Array.from(job.damaged)
+    const list = damaged.length === 0 ? EMPTY_LIST : { doubles: damaged, offset: 0, length: damaged.length }
+    const reply = { kind: 'restore-done', job: id, status, bytes, ssdBytes, firstFailed, latencyUs, list } as const
+    out.push({ kind: 'reply', reply })
+  }
+
+  #countEnd(job: RestoreJob, bytes: number, latencyUs: number): void {
+    const ended =
+      job.status === ERROR_CODES.ok
+        ? COUNT.restoresDone
+        : job.status === ERROR_CODES.cancelled
+          ? COUNT.restoresCancelled
+          : COUNT.restoresFailed
+    this.#tally.add(ended, 1)
+    this.#tally.add(COUNT.loadBytes, bytes)
+    this.#tally.add(COUNT.damagedGenerations, job.damaged.size)
+    this.#tally.observe(HISTOGRAM.loadDuration, latencyUs)
+  }
+
+  #endWhenDrained(out: HostRestoreEffect[]): void {
+    if (!this.#stopping || this.#stopped || !this.idle) return
+    this.#stopped = true
+    out.push({ kind: 'reply', reply: { kind: 'stopped' } })
+  }
+
+  // Fences
+
+  #fenceRead(id: number, value: number, out: HostRestoreEffect[]): void {
+    const job = this.#fences.find((each) => each.id === id)
+    if (job === undefined || value < job.finish.fence) return
+    this.#fences.remove(job)
+    job.fenceReached = true
+    if (job.over) this.#end(job, out)
+    else this.#start(job)
+  }
+
+  #pollFences(out: HostRestoreEffect[]): void {
+    for (const job of this.#fences.takeDue(this.#nowUs)) {
+      out.push({ kind: 'poll-fence', job: job.id, slots: job.finish.slots, slot: job.finish.slot })
+    }
+  }
+
+  #gauge(): void {
+    this.#tally.set(COUNT.readsInFlight, this.#reads.heldCount)
+    this.#tally.set(COUNT.partsInFlight, this.#parts.heldCount)
+    this.#tally.set(COUNT.windowBytes, this.#window.usedBytes)
+    this.#tally.set(COUNT.jobsActive, this.#jobs.size)
+    this.#tally.set(COUNT.jobsFenced, this.#fences.size)
+  }
+}
+
+/** Reads that one job may ask of one store before the next job has its turn: a reader batch of upstream's size. */
+const READS_PER_TURN = 16
+
+export interface HostRestoreOptions {
+  /** Pool memory to read into; the manager charged it once, at start. */
+  readonly windowOffsetBytes: number
+  readonly windowBytes: number
+  /** Host-reader lanes. */
+  readonly stores: number
+  /** Reads outstanding at one reader at most; about the reader's depth, so that the queue there stays short. */
+  readonly storeReads: number
+  /** Reads outstanding at all readers, a power of two. */
+  readonly reads: number
+  /** Parts on the stream at once, a power of two. */
+  readonly parts: number
+  /** Copies in one part at most. */
+  readonly partDescriptors: number
+}
+
+export type HostRestoreInput =
+  | { readonly kind: 'request'; readonly request: HostRestoreRequest }
+  /** A reader's answer; `index` is what READ.index was. */
+  | { readonly kind: 'read-done'; readonly batch: number; readonly index: number; readonly status: number }
+  /** `result`: 0, or -errno, from the stream or from the call that should have queued the part. */
+  | { readonly kind: 'stream-completed'; readonly tag: number; readonly result: number }
+  /** The client's fence word, as asked by `poll-fence`. */
+  | { readonly kind: 'fence-read'; readonly job: number; readonly value: number }
+  | { readonly kind: 'tick'; readonly nowUs: number }
+
+export type HostRestoreEffect =
+  | { readonly kind: 'ask-reader'; readonly store: number; readonly request: HostReaderRequest }
+  /** COPY descriptors from pool to pages; they stay as they are until the part has ended. */
+  | {
+      readonly kind: 'copy'
+      readonly tag: number
+      readonly doubles: Float64Array
+      readonly offset: number
+      readonly count: number
+    }
+  | { readonly kind: 'poll-fence'; readonly job: number; readonly slots: number; readonly slot: number }
+  | ({ readonly kind: 'finish-slot' } & SlotResult)
+  | { readonly kind: 'reply'; readonly reply: HostRestoreReply }
+
+/** What one job may hold of the window: all but an eighth, unless that leaves no whole granule. */
+function shareOf(windowBytes: number): number {
+  const reserve = Math.max(GRANULE_BYTES_MAX, Math.floor(windowBytes / 8))
+  return windowBytes > reserve ? windowBytes - reserve : windowBytes
+}
+
+function remove<T>(list: T[], item: T): void {
+  const at = list.indexOf(item)
+  if (at >= 0) list.splice(at, 1)
+}
