@@ -110,6 +110,14 @@ int Port::Park(int32_t timeout_us) {
   return Collect(sleeps ? 1 : 0, std::min<int64_t>(timeout_us, kSleepUsMax), Until::kWoken);
 }
 
+net::Sockets& Port::OpenSockets() {
+  if (sockets_ == nullptr) {
+    sockets_ = std::make_unique<net::Sockets>();
+    queue_->Watch(sockets_->epoll_fd());
+  }
+  return *sockets_;
+}
+
 uint32_t Port::Drain(int64_t max_ms) {
   const int64_t deadline_us = MonotonicUs() + max_ms * 1000;
   // Nothing is written to `completions_`: what comes now waits in the backlog for the next Pump.
@@ -131,6 +139,7 @@ int Port::Collect(uint32_t min_complete, int64_t wait_us, Until until) {
   const int64_t deadline_us = wait_us > 0 ? MonotonicUs() + wait_us : 0;
   // What is already here is taken before any sleep: its wake may be spent.
   if (min_complete > 0 && !sink_->empty()) TakeSink();
+  if (min_complete > 0 && sockets_ != nullptr && sockets_->ready()) TakeSockets();
   while (true) {
     const uint32_t missing =
         written_ < min_complete ? min_complete - static_cast<uint32_t>(written_) : 0;
@@ -154,12 +163,20 @@ bool Port::Reap() {
   const bool woken = queue_->TakeWoken();
   if (woken) sink_->ClearWake();
   TakeSink();
+  TakeSockets();
   return woken;
 }
 
 void Port::TakeSink() {
   taken_.clear();
   sink_->Take(taken_);
+  for (const Completion& completion : taken_) Emit(completion);
+}
+
+void Port::TakeSockets() {
+  if (sockets_ == nullptr) return;
+  taken_.clear();
+  sockets_->Poll(taken_);
   for (const Completion& completion : taken_) Emit(completion);
 }
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "net/sockets.h"
 #include "port/completion_sink.h"
 #include "port/io_queue.h"
 
@@ -48,6 +49,11 @@ class Port {
   int Park(int32_t timeout_us);
   /// Reads and writes submitted and not reaped.
   uint32_t in_flight() const { return depth_ - static_cast<uint32_t>(free_slots_.size()); }
+  /// The port's sockets; made, and slept on, from the first call. Throws SystemError.
+  net::Sockets& OpenSockets();
+  /// Null when none were opened.
+  net::Sockets* sockets() const { return sockets_.get(); }
+
   /// Waits for what is in flight (cancelling nothing); completions are kept for the next Pump.
   /// Returns what remains.
   uint32_t Drain(int64_t max_ms);
@@ -77,6 +83,7 @@ class Port {
   /// Takes everything that is there without entering the kernel; true when the owner was woken.
   bool Reap();
   void TakeSink();
+  void TakeSockets();
   void ReapIo();
   void Emit(const Completion& completion);
   void EmitBacklog();
@@ -98,6 +105,7 @@ class Port {
   std::vector<Completion> backlog_;
   size_t written_ = 0;
   bool resubmitted_ = false;
+  std::unique_ptr<net::Sockets> sockets_;
   std::unique_ptr<IoQueue> queue_;
 };
 

@@ -35,18 +35,22 @@ PosixQueue::PosixQueue(const IoQueueOptions& options)
     : shared_(std::make_shared<Shared>()), watched_{options.wake_fd} {
   shared_->done_fd.Reset(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!shared_->done_fd.valid()) throw SystemError(errno, "Cannot create an eventfd");
-  try {
-    for (int i = 0; i < kThreads; ++i) std::thread(Work, shared_).detach();
-  } catch (const std::system_error& error) {
-    shared_->stop = true;
-    throw SystemError(error.code().value(), "Cannot start a thread for reads and writes");
-  }
 }
 
 PosixQueue::~PosixQueue() {
   const std::lock_guard lock(shared_->mutex);
   shared_->stop = true;
   shared_->work.notify_all();
+}
+
+int PosixQueue::StartThreads() {
+  try {
+    for (; threads_ < kThreads; ++threads_) std::thread(Work, shared_).detach();
+    return 0;
+  } catch (const std::system_error& error) {
+    // Fewer threads are slower, none cannot work.
+    return threads_ > 0 ? 0 : -error.code().value();
+  }
 }
 
 void PosixQueue::Work(const std::shared_ptr<Shared>& shared) {
@@ -77,6 +81,11 @@ void PosixQueue::Push(uint32_t slot, const IoRequest& request) {
 
 int PosixQueue::Advance(uint32_t events, int64_t wait_us) {
   if (!pushed_.empty()) {
+    // The first request starts them: a port that only speaks to peers needs none.
+    if (threads_ == 0) {
+      const int started = StartThreads();
+      if (started < 0) return started;
+    }
     const std::lock_guard lock(shared_->mutex);
     std::move(pushed_.begin(), pushed_.end(), std::back_inserter(shared_->queue));
     pushed_.clear();

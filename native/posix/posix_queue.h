@@ -43,7 +43,11 @@ class PosixQueue final : public IoQueue {
 
   static void Work(const std::shared_ptr<Shared>& shared);
 
+  /// 0 or -errno.
+  int StartThreads();
+
   std::shared_ptr<Shared> shared_;
+  int threads_ = 0;
   std::vector<Queued> pushed_;
   std::vector<int> watched_;
   bool woken_ = false;

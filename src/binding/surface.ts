@@ -70,11 +70,14 @@ export const COMPLETION = {
   io: 0,
   /** A stream job of copies or checksums: result 0 or -errno. */
   stream: 1,
-  /** A listener accepted: tag = listener, result = connection or -errno. */
+  /** A listener accepted: tag = listener, result = connection or -errno; aux = 0, or -errno: the peer's end is not seen. */
   accepted: 2,
   /** A whole frame waits: tag = connection, result = bytes of the frame without its length word. */
   frame: 3,
-  /** The connection ended: tag = connection, result = 0 (peer closed) or -errno. */
+  /**
+   * The stream ended: tag = connection, result = 0 (peer closed) or -errno (-EMSGSIZE: no such frame, -ECONNRESET:
+   * inside a frame). The peer's process may live on: it is watched until closeConnection().
+   */
   closed: 4,
   /** The peer process of a connection ended (pidfd): tag = connection. */
   peerExited: 5,
@@ -125,7 +128,8 @@ export interface Port {
   /**
    * Submits `count` entries from the start of `submissions`, reaps what is complete and writes completions from the
    * start of `completions`. Waits for `minComplete` completions at most `timeoutUs` microseconds (0: do not wait).
-   * Returns the number of completions written, or -errno. At most `depth` reads and writes may be in flight.
+   * Returns the number of completions written, or -errno. At most `depth` reads and writes may be in flight: more
+   * complete with -EBUSY. Waits are capped as in park().
    */
   pump(count: number, minComplete: number, timeoutUs: number): number
   /**
@@ -148,6 +152,8 @@ export interface Port {
   /** Sockets: binds, listens (mode 0600), accepts; completions carry `accepted`. Returns the listener number. Throws. */
   listen(path: string): number
   closeListener(listener: number): void
+  /** Connects to a listener; `peer()` then tells who opened it. Returns the connection. Throws. */
+  connect(path: string): number
   /**
    * Connects to a listener; the connection then behaves as an accepted one (frames, descriptors, `closed`,
    * `peerExited` through the peer's pidfd). The caller checks peer(). Throws ENOENT, ECONNREFUSED, EACCES, EAGAIN.
@@ -161,6 +167,7 @@ export interface Port {
   takeFds(connection: number): number[]
   /** Queues one frame (length word added) with descriptors (duplicated). -EAGAIN: the peer does not read (over 4 MiB queued). */
   send(connection: number, frame: Uint8Array, bytes: number, fds: readonly number[]): number
+  /** Frees the number, also after `closed`. No completion follows, but one already reaped may name it. Idempotent. */
   closeConnection(connection: number): void
   /** Waits at most `maxMs` for what is in flight; what remains is quarantined. Returns what is still in flight. */
   drain(maxMs: number): number
