@@ -113,7 +113,8 @@ export class Chains {
     else this.rows.set(before, this.linkWord, link)
   }
 
-  private markLast(bucket: number, before: number): void {
+  /** Protected so that a test can plant a bug. */
+  protected markLast(bucket: number, before: number): void {
     const link = before === -1 ? this.head(bucket) : this.next(before)
     this.setLink(bucket, before, (link | this.lastBit) >>> 0)
   }
