@@ -5,6 +5,15 @@ import type { ExtentStore } from '../../shared/extents/extent-store.js'
 import type { PoolMemory } from '../cache/pool-memory.js'
 import type { ClassTable, StorageClass } from './classes.js'
 
+/** What entries are made of. */
+export interface EntryTables {
+  readonly directory: Directory
+  readonly residents: ResidentTable
+  readonly extents: ExtentStore
+  readonly memory: PoolMemory
+  readonly classes: ClassTable
+}
+
 /** Flag of a row: its DRAM replica holds every byte (without it, memory that is being filled). */
 const RESIDENT = 1
 
@@ -29,18 +38,12 @@ export class Entries {
   #residentBlocks = 0
   #evictableBytes = 0
 
-  constructor(
-    directory: Directory,
-    residents: ResidentTable,
-    extents: ExtentStore,
-    memory: PoolMemory,
-    classes: ClassTable,
-  ) {
-    this.directory = directory
-    this.residents = residents
-    this.extents = extents
-    this.memory = memory
-    this.#classes = classes
+  constructor(tables: EntryTables) {
+    this.directory = tables.directory
+    this.residents = tables.residents
+    this.extents = tables.extents
+    this.memory = tables.memory
+    this.#classes = tables.classes
   }
 
   /** All interests in all entries; 0 at rest. */

@@ -2,6 +2,7 @@ import type { HostReaderReply } from '../../actors/host-reader/messages.js'
 import { type ErrorCode, errorCodeName } from '../../shared/base/errors.js'
 import { invariant } from '../../shared/base/invariant.js'
 import type { Tally } from '../../shared/base/tally.js'
+import { NONE } from '../../shared/directory/directory.js'
 import { READ } from '../../shared/layout/descriptors.js'
 import type { DramCache } from '../cache/dram-cache.js'
 import { STORAGE_COUNT, STORAGE_HISTOGRAM } from './counters.js'
@@ -119,6 +120,11 @@ export class Fills {
   /** The entries being filled, with the reads each has outstanding. */
   *inFlight(): IterableIterator<{ entry: number; store: number; outstanding: number }> {
     for (const { entry, place, outstanding } of this.#byEntry.values()) yield { entry, store: place.store, outstanding }
+  }
+
+  /** The entry whose reads were sent as `batch`; NONE when none of them is outstanding. */
+  entryOf(batch: number): number {
+    return this.#batches.get(batch)?.fill.entry ?? NONE
   }
 
   outstandingOn(store: number): number {

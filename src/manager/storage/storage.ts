@@ -15,7 +15,7 @@ import { PoolMemory } from '../cache/pool-memory.js'
 import { Assemblies } from './assemblies.js'
 import { ClassTable } from './classes.js'
 import { STORAGE_COUNT as COUNT } from './counters.js'
-import { Entries } from './entries.js'
+import { Entries, type EntryTables } from './entries.js'
 import { Fills } from './fills.js'
 import type { PageStorage } from './page-storage.js'
 import type {
@@ -342,16 +342,22 @@ export class Storage implements PageStorage {
 }
 
 /** Real parts for the sizes of `options`. */
-export function partsOf(options: StorageOptions): StorageParts {
+function partsOf(options: StorageOptions): StorageParts {
+  const tables = tablesOf(options)
+  return { entries: new Entries(tables), classes: tables.classes }
+}
+
+/** Empty tables for the sizes of `options`. */
+export function tablesOf(options: StorageOptions): EntryTables {
   const { entriesMax, directorySeed, poolBytes, shards, extentAlignmentBytes } = options
   const replicasMax = Math.max(1, Math.min(entriesMax, Math.floor(poolBytes / PAGE_BYTES), DRAM_SLOTS_MAX))
-  const classes = new ClassTable(entriesMax, poolBytes)
-  const entries = new Entries(
-    new Directory({ entriesMax, seed: directorySeed }),
-    new ResidentTable(replicasMax),
-    new ExtentStore(shards.map((shard) => new ExtentShard(shard.capacityBytes, extentAlignmentBytes, entriesMax))),
-    new PoolMemory(new PoolAllocator(poolBytes)),
-    classes,
-  )
-  return { entries, classes }
+  return {
+    directory: new Directory({ entriesMax, seed: directorySeed }),
+    residents: new ResidentTable(replicasMax),
+    extents: new ExtentStore(
+      shards.map((shard) => new ExtentShard(shard.capacityBytes, extentAlignmentBytes, entriesMax)),
+    ),
+    memory: new PoolMemory(new PoolAllocator(poolBytes)),
+    classes: new ClassTable(entriesMax, poolBytes),
+  }
 }

@@ -69,13 +69,15 @@ export const SMALL: StorageOptions = {
   assemblyAgeUsMax: 1_000_000,
 }
 
-/** A storage with fake lanes and one class: 64 KiB blocks of four 16 KiB granules on one rank. */
-export function fixture(options: Partial<StorageOptions> = {}, parts?: StorageParts) {
+/** 64 KiB blocks of four 16 KiB granules on one rank. */
+const FOUR = geometryOf({ ranks: 1, perRank: 4, bytes: 16 * KIB, items: 2 })
+
+/** A storage with fake lanes and one class. */
+export function fixture(options: Partial<StorageOptions> = {}, geometry = FOUR, parts?: StorageParts) {
   const lanes = new FakeLanes()
   const tally = new FakeTally()
   const all = { ...SMALL, ...options }
   const storage = parts === undefined ? new Storage(all, lanes, tally) : new Storage(all, lanes, tally, parts)
-  const geometry = geometryOf({ ranks: 1, perRank: 4, bytes: 16 * KIB, items: 2 })
   const classId = storage.defineClass('aa', geometry)
   return { lanes, tally, storage, geometry, classId, options: all }
 }

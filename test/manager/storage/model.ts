@@ -1,0 +1,386 @@
+import fc from 'fast-check'
+import { census } from '../../../src/manager/storage/census.js'
+import { STORAGE_COUNT } from '../../../src/manager/storage/counters.js'
+import { InvariantError } from '../../../src/shared/base/errors.js'
+import { type Fixture, find, keysOf, land, runsOf, token } from './fixture.js'
+
+/** A copy from an engine that is in flight: runs of one entry. */
+interface Copy {
+  readonly entry: number
+  readonly generation: number
+  readonly runs: readonly number[]
+}
+
+/** What the naive model knows of one key: the generation that may be visible, or none. */
+interface Truth {
+  generation: number
+  entry: number
+}
+
+/** How often each operation is drawn. */
+const WEIGHTS = {
+  bring: 20,
+  copied: 26,
+  'copy-failed': 1,
+  abandon: 1,
+  hold: 4,
+  drop: 6,
+  fill: 16,
+  leave: 2,
+  read: 30,
+  'read-failed': 1,
+  'read-damaged': 1,
+  'read-short': 1,
+  write: 10,
+  'write-failed': 1,
+  'write-short': 1,
+  'disk-full': 1,
+  invalidate: 1,
+  touch: 2,
+  'drop-dram': 3,
+  'drop-class': 1,
+  tick: 2,
+  sync: 1,
+  stray: 1,
+} as const
+type Operation = keyof typeof WEIGHTS
+/** One command: the operation and which of the things it may act on. */
+export interface Command {
+  readonly operation: Operation
+  readonly pick: number
+}
+
+const KEYS = 24
+
+/** Sequences of commands; `weights` changes how often some are drawn. */
+export function commandsOf(weights: Partial<Record<Operation, number>> = {}): fc.Arbitrary<Command[]> {
+  const drawn = Object.entries({ ...WEIGHTS, ...weights }).flatMap(
+    ([operation, weight]) => Array(weight).fill(operation) as Operation[],
+  )
+  return fc.array(fc.record({ operation: fc.constantFrom(...drawn), pick: fc.nat(997) }), {
+    minLength: 200,
+    maxLength: 400,
+    size: 'max',
+  })
+}
+
+/**
+ * Drives a Storage by commands beside a naive model: a Map of what was sealed and not taken back, and lists of what is
+ * in flight. After every command: the census, the visible keys, the bytes (tokens) of every replica.
+ */
+export class Driver {
+  readonly #of: Fixture
+  /** Sealed and not invalidated, by key. */
+  readonly #truth = new Map<number, Truth>()
+  readonly #copies: Copy[] = []
+  readonly #holds: { entry: number; generation: number; dram: boolean; ssd: boolean }[] = []
+  readonly #waiters: { entry: number; waiter: number }[] = []
+  readonly #syncs = new Set<number>()
+  /** Entries of which a read was found damaged and that still have reads in flight. */
+  readonly #damaged = new Set<number>()
+  #lost = 0
+  #lastWaiter = 0
+  #nowUs = 0
+
+  constructor(of: Fixture) {
+    this.#of = of
+    of.storage.tick(0)
+  }
+
+  run({ operation, pick }: Command): void {
+    const { storage, lanes } = this.#of
+    switch (operation) {
+      case 'bring':
+        return this.#bring(pick % KEYS, pick % 7)
+      case 'copied':
+      case 'copy-failed':
+        return this.#copyEnds(pick, operation === 'copied')
+      case 'abandon': {
+        const entry = [...storage.assemblies.entries()][pick % 4]
+        if (entry !== undefined) storage.abandon(entry)
+        return
+      }
+      case 'hold':
+        return this.#hold(this.#visibleKey(pick))
+      case 'drop': {
+        const [held] = this.#holds.splice(pick % Math.max(1, this.#holds.length), 1)
+        if (held !== undefined) storage.drop(held.entry)
+        return
+      }
+      case 'fill':
+        return this.#fill(this.#visibleKey(pick))
+      case 'leave': {
+        const [left] = this.#waiters.splice(pick % Math.max(1, this.#waiters.length), 1)
+        if (left !== undefined) same('cancelFill', storage.cancelFill(left.entry, left.waiter), true)
+        return
+      }
+      case 'read':
+      case 'read-failed':
+      case 'read-damaged':
+      case 'read-short':
+        return this.#readEnds(operation, pick)
+      case 'write':
+      case 'write-failed':
+      case 'write-short':
+      case 'disk-full':
+        return this.#writeEnds(operation, pick)
+      case 'invalidate': {
+        const key = this.#visibleKey(pick)
+        const entry = find(this.#of, key)
+        if (entry < 0) return
+        storage.invalidate(entry)
+        this.#truth.delete(key)
+        return
+      }
+      case 'touch': {
+        const entry = find(this.#of, this.#visibleKey(pick))
+        if (entry >= 0) storage.touch(entry)
+        return
+      }
+      case 'drop-dram':
+        storage.dropDram()
+        return
+      case 'drop-class':
+        if (pick % 8 !== 0) return
+        same('dropClass', storage.dropClass(this.#of.classId), this.#truth.size)
+        this.#truth.clear()
+        return
+      case 'tick':
+        this.#nowUs += pick * 400
+        return storage.tick(this.#nowUs)
+      case 'sync': {
+        const waiter = ++this.#lastWaiter
+        if (storage.sync(waiter) === 'waiting') this.#syncs.add(waiter)
+        else same('writes pending at sync', storage.writesPending, 0)
+        return
+      }
+      case 'stray':
+        storage.readDone(pick % 2, { kind: 'read-done', batch: 100_000 + pick, index: 0, status: 0, bytes: 1 })
+        storage.writeDone(pick % 2, { kind: 'write-done', job: 100_000 + pick, status: 0, bytes: 1, latencyUs: 1 })
+        for (const read of lanes.reads.slice(0, 1)) {
+          // The right batch from the wrong store.
+          storage.readDone(1 - read.store, {
+            kind: 'read-done',
+            batch: read.batch,
+            index: read.index,
+            status: 0,
+            bytes: 1,
+          })
+        }
+        return
+    }
+  }
+
+  /** The naive model against the storage. */
+  check(): void {
+    const breaches = census(this.#of.storage)
+    if (breaches.length > 0) throw new Error(breaches.join('; '))
+    this.#hearFills()
+    this.#hearSyncs()
+    for (let key = 0; key < KEYS; key++) this.#checkKey(key)
+    same('blocks lost', this.#of.tally.of(STORAGE_COUNT.blocksLost), this.#lost)
+    for (const { entry, generation, dram, ssd } of this.#holds) {
+      same('generation of a held entry', this.#of.storage.generationOf(entry), generation)
+      if (dram) same('DRAM replica of a held entry', this.#of.storage.inDram(entry), true)
+      if (ssd) same('SSD replica of a held entry', this.#of.storage.source(entry) !== null, true)
+      this.#checkBytes(entry)
+    }
+  }
+
+  /** Everything in flight ends, every interest goes: nothing may be left, and nothing may be lost by it. */
+  finish(): void {
+    const { storage, lanes } = this.#of
+    while (this.#copies.length > 0) this.#copyEnds(0, true)
+    for (const entry of [...storage.assemblies.entries()]) storage.abandon(entry)
+    lanes.endAll(storage)
+    this.check()
+    same('fills without an answer', this.#waiters.length, 0)
+    same('syncs without an answer', this.#syncs.size, 0)
+    for (const { entry } of this.#holds.splice(0)) storage.drop(entry)
+    this.check()
+    storage.beginDrain()
+    storage.dropDram()
+    for (const [gauge, value] of Object.entries(storage.gauges())) same(`gauge ${gauge} at rest`, value, 0)
+    same('quiesced', storage.quiesced, true)
+    const { tally } = this.#of
+    const drops = [
+      STORAGE_COUNT.dropNoSpacePinned,
+      STORAGE_COUNT.dropFailed,
+      STORAGE_COUNT.dropDiskFull,
+      STORAGE_COUNT.dropInvalidated,
+    ].reduce((sum, count) => sum + tally.of(count), 0)
+    same('admitted writes', tally.of(STORAGE_COUNT.writesAdmitted), tally.of(STORAGE_COUNT.writesCommitted) + drops)
+    same(
+      'started fills',
+      tally.of(STORAGE_COUNT.fillsStarted),
+      tally.of(STORAGE_COUNT.fillsDone) + tally.of(STORAGE_COUNT.fillsFailed) + tally.of(STORAGE_COUNT.fillsCancelled),
+    )
+  }
+
+  /** A rank brings the first granules (1) or the last item of every granule (2) of a key, else all of it. */
+  #bring(key: number, part: number): void {
+    const { storage, classId, geometry } = this.#of
+    const { entry, outcome } = storage.claim(classId, keysOf(key), 0)
+    same('claim of a visible key', outcome === 'present', this.#truth.has(key))
+    if (outcome === 'present' || outcome === 'directory-full') return
+    if (outcome === 'new' && storage.allocate(entry) === 'no-memory') return storage.abandon(entry)
+    const whole = runsOf(geometry, 0)
+    const first = whole.slice(0, 2)
+    const last = whole.map(({ granule, itemCount }) => ({ granule, firstItem: itemCount - 1, itemCount: 1 }))
+    const runs: number[] = []
+    storage.contribute(entry, part === 1 ? first : part === 2 ? last : whole, runs)
+    if (runs.length > 0) this.#copies.push({ entry, generation: storage.generationOf(entry), runs })
+  }
+
+  #copyEnds(pick: number, landed: boolean): void {
+    const { storage } = this.#of
+    const [copy] = this.#copies.splice(pick % Math.max(1, this.#copies.length), 1)
+    if (copy === undefined) return
+    same('generation of an entry under a copy', storage.generationOf(copy.entry), copy.generation)
+    if (!landed) return storage.copyFailed(copy.entry, copy.runs, 0, copy.runs.length)
+    land(this.#of, copy.entry, copy.runs)
+    if (!this.#alive(copy) || !storage.complete(copy.entry)) return
+    for (let granule = 0; granule < this.#of.geometry.granules.length; granule++) {
+      storage.setCrc(copy.entry, granule, copy.generation * 8 + granule)
+    }
+    const key = this.#keyOf(copy.entry)
+    storage.seal(copy.entry)
+    this.#truth.set(key, { generation: copy.generation, entry: copy.entry })
+  }
+
+  /** The entry of a copy that just ended may have been given up, and its row taken by another generation. */
+  #alive({ entry, generation }: Copy): boolean {
+    return this.#of.storage.assembling(entry) && this.#of.storage.generationOf(entry) === generation
+  }
+
+  #hold(key: number): void {
+    const { storage } = this.#of
+    const entry = find(this.#of, key)
+    if (entry < 0) return
+    storage.hold(entry)
+    const generation = storage.generationOf(entry)
+    this.#holds.push({ entry, generation, dram: storage.inDram(entry), ssd: storage.onSsd(entry) })
+  }
+
+  #fill(key: number): void {
+    const { storage } = this.#of
+    const entry = find(this.#of, key)
+    if (entry < 0) return
+    const waiter = ++this.#lastWaiter
+    const outcome = storage.fill(entry, waiter)
+    same('resident', outcome === 'resident', storage.inDram(entry))
+    if (outcome === 'started' || outcome === 'joined') this.#waiters.push({ entry, waiter })
+  }
+
+  #readEnds(operation: 'read' | 'read-failed' | 'read-damaged' | 'read-short', pick: number): void {
+    const { storage, lanes } = this.#of
+    if (lanes.reads.length === 0) return
+    const at = pick % lanes.reads.length
+    if (operation === 'read') {
+      for (let left = pick % (this.#of.geometry.granules.length + 1); left >= 0 && lanes.reads.length > 0; left--) {
+        lanes.endRead(storage, (at * 7) % lanes.reads.length)
+      }
+      return
+    }
+    if (operation === 'read-short') return void lanes.endRead(storage, at, 'ok', 512)
+    if (operation === 'read-failed') return void lanes.endRead(storage, at, 'io_read_failed')
+    const batch = lanes.reads[at]?.batch as number
+    this.#damaged.add(storage.fills.entryOf(batch))
+    lanes.endRead(storage, at, 'checksum_mismatch')
+  }
+
+  #writeEnds(operation: 'write' | 'write-failed' | 'write-short' | 'disk-full', pick: number): void {
+    const { storage, lanes } = this.#of
+    if (lanes.writes.length === 0) return
+    const at = pick % lanes.writes.length
+    if (operation === 'write') lanes.endWrite(storage, at)
+    else if (operation === 'write-short') lanes.endWrite(storage, at, 'ok', 512)
+    else lanes.endWrite(storage, at, operation === 'disk-full' ? 'io_disk_full' : 'io_write_failed')
+  }
+
+  /** Fills that ended are owed to a waiter that still waits, once. */
+  #hearFills(): void {
+    for (const { waiter, entry, status } of this.#of.lanes.filledCalls.splice(0)) {
+      const at = this.#waiters.findIndex((waiting) => waiting.waiter === waiter && waiting.entry === entry)
+      same('a fill ends for one who waits', at >= 0, true)
+      this.#waiters.splice(at, 1)
+      if (status === 'checksum_mismatch') this.#damaged.add(entry)
+    }
+    // Whoever waits: a generation found damaged is hidden as soon as its reads have ended, and not before.
+    const filling = new Set([...this.#of.storage.fills.inFlight()].map(({ entry }) => entry))
+    for (const [key, { entry }] of this.#truth) {
+      if (this.#damaged.has(entry) && !filling.has(entry)) this.#truth.delete(key)
+    }
+    for (const entry of this.#damaged) if (!filling.has(entry)) this.#damaged.delete(entry)
+  }
+
+  #hearSyncs(): void {
+    for (const waiter of this.#of.lanes.syncedCalls.splice(0))
+      same('a sync is answered once', this.#syncs.delete(waiter), true)
+  }
+
+  #checkKey(key: number): void {
+    const truth = this.#truth.get(key)
+    const entry = find(this.#of, key)
+    if (truth === undefined) return same(`key ${key} is visible`, entry >= 0, false)
+    if (entry < 0) {
+      this.#lost++
+      this.#truth.delete(key)
+      return
+    }
+    same(`generation of key ${key}`, this.#of.storage.generationOf(entry), truth.generation)
+    this.#checkBytes(entry)
+  }
+
+  /** Every replica holds what was published, granule by granule. */
+  #checkBytes(entry: number): void {
+    const { storage, lanes, geometry } = this.#of
+    const source = storage.source(entry)
+    geometry.granules.forEach(({ extentOffsetBytes }, granule) => {
+      const published = token(storage, entry, granule)
+      if (storage.inDram(entry)) {
+        same(`granule ${granule} in DRAM`, lanes.pool.get(storage.granuleOffset(entry, granule)), published)
+      }
+      if (source !== null) {
+        const place = `${source.file}:${source.fileOffsetBytes + extentOffsetBytes}`
+        same(`granule ${granule} on SSD`, lanes.disk.get(place), published)
+      }
+      same(`checksum of granule ${granule}`, storage.crc(entry, granule), storage.generationOf(entry) * 8 + granule)
+    })
+  }
+
+  /** One of the visible keys; an absent one when there is none. */
+  #visibleKey(pick: number): number {
+    const visible = [...this.#truth.keys()]
+    return visible[pick % Math.max(1, visible.length)] ?? KEYS
+  }
+
+  #keyOf(entry: number): number {
+    const key = new Uint8Array(32)
+    this.#of.storage.entries.directory.copyKey(entry, key, 0)
+    return new DataView(key.buffer).getUint32(0, true)
+  }
+}
+
+/** Runs commands on a fresh fixture, checking after each. */
+export function drive(of: Fixture, list: readonly Command[]): void {
+  const driver = new Driver(of)
+  for (const command of list) {
+    driver.run(command)
+    driver.check()
+  }
+  driver.finish()
+}
+
+/** True when some sequence of commands makes the property fail: the twin is caught. */
+export function caught(make: () => Fixture, numRuns: number): boolean {
+  const result = fc.check(
+    fc.property(commandsOf(), (list) => drive(make(), list)),
+    { numRuns, seed: 7, endOnFailure: true },
+  )
+  return result.failed
+}
+
+function same<T>(what: string, is: T, should: T): void {
+  if (is !== should) throw new InvariantError(`${what}: is ${is}, should be ${should}`)
+}
