@@ -1,0 +1,368 @@
+import { createHash } from 'node:crypto'
+import { ClosedError, ProtocolError } from '../shared/base/errors.js'
+import { claimBytes, type NamespaceInput } from '../shared/layout/wire/claim.js'
+import type { MessageOf, WireReply } from '../shared/layout/wire/messages.js'
+import { Driver } from './driver.js'
+import type { EngineMemory } from './engine-memory.js'
+import { Exchange, type Reply } from './exchange.js'
+import { cancelledBy, errorOfReply } from './failures.js'
+import type { Link, LinkEvent } from './link.js'
+import { type Operation, type OperationResult, Operations } from './operations.js'
+import { bySignal, pause } from './waits.js'
+
+type Fields<M> = Omit<M, 'kind'>
+
+/** Who connects. */
+export interface Greeting {
+  readonly role: 'scheduler' | 'worker'
+  readonly engine: string
+  readonly engineVersion: string
+  readonly adapterVersion?: string
+}
+
+/** One rank of an instance: REGISTER without what the client adds itself. */
+export interface Registration
+  extends Omit<Fields<MessageOf<'register'>>, 'claimedDigest' | 'allocations' | 'canaries' | 'namespaceInputs'> {
+  readonly namespaceInputs: readonly NamespaceInput[]
+  /** The engine's pages; regions name them by index. */
+  readonly memory: readonly EngineMemory[]
+  readonly canaries?: MessageOf<'register'>['canaries']
+}
+
+export type Registered = Fields<MessageOf<'registered'>>
+export type Attached = Fields<MessageOf<'attached'>>
+export type QueryRequest = Fields<MessageOf<'query'>>
+/** An answer to a query that still loads, too. */
+export type QueryAnswer = MessageOf<'ready' | 'loading' | 'miss' | 'busy'>
+export type QueryResult = MessageOf<'ready' | 'miss' | 'busy'>
+export interface RestoreRequest {
+  readonly lease: number
+  readonly groups: MessageOf<'restore'>['groups']
+}
+export interface PublishRequest {
+  readonly partialOk?: boolean
+  readonly groups: MessageOf<'publish'>['groups']
+}
+/** How the items were taken, and what was copied. */
+export interface PublishResult extends OperationResult {
+  readonly accepted: number
+  readonly present: number
+  readonly assembling: number
+  readonly skipped: number
+}
+
+export interface WaitOptions {
+  readonly signal?: AbortSignal | undefined
+}
+export interface TransferOptions extends WaitOptions {
+  /** The Manager touches the pages only after this resolves; when it rejects, the operation is cancelled. */
+  readonly after?: PromiseLike<unknown> | undefined
+}
+
+const QUERY_REPLIES = ['ready', 'loading', 'miss', 'busy'] as const
+/** Between polls of a query that loads: doubles from the first to the last. */
+const POLL_FIRST_MS = 1
+const POLL_LAST_MS = 8
+
+/**
+ * One session with a Manager process. Every wait ends by the caller's signal, except that of a restore or publication
+ * which was submitted: its signal cancels it, and the promise settles when the Manager says that nothing touches the
+ * pages any more, or when the Manager's process has ended. Not before: the pages are not the caller's until then.
+ */
+export class OrbitClient {
+  readonly #link: Link
+  readonly #exchange: Exchange
+  readonly #driver: Driver
+  readonly #closeFd: (fd: number) => void
+  #welcome: Fields<MessageOf<'welcome'>> | null = null
+  #operations: Operations | null = null
+  #leaving: Promise<void> | null = null
+  #ended = false
+
+  /** Use connect(). */
+  constructor(link: Link, closeFd: (fd: number) => void) {
+    this.#link = link
+    this.#closeFd = closeFd
+    this.#exchange = new Exchange(link, () => this.#driver.hurry())
+    this.#driver = new Driver(
+      () => this.#poll(),
+      () => this.#exchange.outstanding > 0 || (this.#operations?.outstanding ?? 0) > 0,
+    )
+  }
+
+  /** What the Manager said in its WELCOME. */
+  get welcome(): Fields<MessageOf<'welcome'>> {
+    if (this.#welcome === null) throw new ProtocolError('not_greeted', 'Cannot read limits before the greeting')
+    return this.#welcome
+  }
+
+  /** Operations that still own pages of the caller. */
+  get operationsOutstanding(): number {
+    return this.#operations?.outstanding ?? 0
+  }
+
+  /** First exchange of a connection; connect() does it. */
+  async greet(hello: Fields<MessageOf<'hello'>>, options: WaitOptions = {}): Promise<void> {
+    const { message } = await this.#exchange.ask({ kind: 'hello', ...hello }, ['welcome'], options)
+    this.#welcome = message
+  }
+
+  /** Joins an instance as one of its ranks. The memory stays the caller's and must outlive unregister(). */
+  async register(registration: Registration, options: WaitOptions = {}): Promise<Registered> {
+    const { memory, namespaceInputs, canaries = [], ...rest } = registration
+    const claimedDigest = createHash('sha256').update(claimBytes(namespaceInputs)).digest()
+    const { message, fds } = await this.#exchange.ask(
+      {
+        kind: 'register',
+        ...rest,
+        namespaceInputs,
+        claimedDigest,
+        allocations: memory.map(({ bytes }) => ({ kind: 'host_fd', bytes })),
+        canaries,
+      },
+      ['registered'],
+      { ...options, fds: memory.map(({ fd }) => fd) },
+    )
+    if (fds.length !== 3) {
+      for (const fd of fds) this.#closeFd(fd)
+      throw new ProtocolError('missing_descriptor', `Cannot open completion slots: ${fds.length} descriptors of 3 came`)
+    }
+    this.#operations = new Operations(this.#link.openSlots(fds, message.slots), message.slots)
+    return message
+  }
+
+  /** Speaks for an instance whose workers have begun to register. */
+  async attach(instanceId: Uint8Array, options: WaitOptions = {}): Promise<Attached> {
+    const { message } = await this.#exchange.ask({ kind: 'attach', instanceId }, ['attached'], options)
+    return message
+  }
+
+  /** Asks once and never waits for a device: a scheduler keeps the ticket of `loading` for its next step. */
+  async beginQuery(query: QueryRequest, options: WaitOptions = {}): Promise<QueryAnswer> {
+    const { message } = await this.#exchange.ask({ kind: 'query', ...query }, QUERY_REPLIES, {
+      ...options,
+      abandoned: (reply) => this.#handBack(reply),
+    })
+    return message
+  }
+
+  /** Asks again for a ticket. */
+  async pollQuery(ticket: number, options: WaitOptions = {}): Promise<QueryAnswer> {
+    const { message } = await this.#exchange.ask({ kind: 'query_poll', ticket }, QUERY_REPLIES, {
+      ...options,
+      abandoned: (reply) => this.#handBack(reply),
+    })
+    return message
+  }
+
+  /** Asks until the answer is not `loading`. A signal ends the wait and gives the ticket back. */
+  async query(query: QueryRequest, options: WaitOptions = {}): Promise<QueryResult> {
+    let answer = await this.beginQuery(query, options)
+    for (let waitMs = POLL_FIRST_MS; answer.kind === 'loading'; waitMs = Math.min(2 * waitMs, POLL_LAST_MS)) {
+      const { ticket } = answer
+      try {
+        await pause(waitMs, options.signal)
+        answer = await this.pollQuery(ticket, options)
+      } catch (error) {
+        if (options.signal?.aborted) this.#handBack({ kind: 'loading', ticket })
+        throw error
+      }
+    }
+    return answer
+  }
+
+  async release(what: 'lease' | 'ticket', id: number, options: WaitOptions = {}): Promise<void> {
+    await this.#exchange.ask({ kind: 'release', what, id }, ['ack'], options)
+  }
+
+  /** Returns how long the lease now lasts, in milliseconds. */
+  async renew(lease: number, extendMs: number, options: WaitOptions = {}): Promise<number> {
+    const { message } = await this.#exchange.ask({ kind: 'renew', lease, extendMs }, ['renewed'], options)
+    return message.expiresInMs
+  }
+
+  /**
+   * Fills pages from a lease; all or nothing as the engine sees it. Settles at the end of the operation (see above).
+   * @throws CorruptionError, IoError, CapacityError or ProtocolError with `firstFailed`; CancelledError; ClosedError.
+   */
+  async restore(request: RestoreRequest, options: TransferOptions = {}): Promise<OperationResult> {
+    const { operation } = this.#submit('restore', ['ack'], options, (slot) => ({
+      kind: 'restore',
+      ...slot,
+      ...request,
+    }))
+    return await operation.ended
+  }
+
+  /** Saves pages under their keys; the first publication of a key wins. Settles at the end of the operation. */
+  async publish(request: PublishRequest, options: TransferOptions = {}): Promise<PublishResult> {
+    const { operation, reply } = this.#submit('publish', ['publishing'], options, (slot) => ({
+      kind: 'publish',
+      ...slot,
+      partialOk: request.partialOk ?? false,
+      groups: request.groups,
+    }))
+    const result = await operation.ended
+    const { accepted, present, assembling, skipped } = await reply
+    return { ...result, accepted, present, assembling, skipped }
+  }
+
+  /**
+   * Submits an operation. Refused or never sent, its line comes back at once and `ended` rejects; otherwise only its
+   * slot, or the end of the Manager's process, ends it: also when the acknowledgement never comes.
+   */
+  #submit<K extends 'ack' | 'publishing'>(
+    what: string,
+    replies: readonly K[],
+    { signal, after }: TransferOptions,
+    request: (slot: { slot: number; generation: number; fence: number }) => MessageOf<'restore' | 'publish'>,
+  ): { operation: Operation; reply: Promise<MessageOf<K>> } {
+    if (signal?.aborted) throw cancelledBy(signal, what)
+    const operations = this.#operations
+    if (operations === null) throw new ProtocolError('instance_unknown', `Cannot ${what}: nothing is registered`)
+    const opId = this.#exchange.takeRequest()
+    const operation = operations.submit(opId)
+    const { slot, generation } = operation
+    let asked: Promise<Reply<K | 'error'>>
+    try {
+      const message = request({ slot, generation, fence: after === undefined ? 0 : 1 })
+      asked = this.#exchange.ask(message, [...replies, 'error'], { request: opId })
+    } catch (error) {
+      operations.refuse(operation, error)
+      throw error
+    }
+    // CANCEL follows its request on the same stream: the Manager knows the operation when it reads it.
+    const cancel = () => this.#tell({ kind: 'cancel', slot, generation })
+    signal?.addEventListener('abort', cancel, { once: true })
+    operation.ended.catch(() => {}).finally(() => signal?.removeEventListener('abort', cancel))
+    after?.then(() => operations.raiseFence(operation, 1), cancel)
+    const reply = asked.then(({ message }) => {
+      if (message.kind !== 'error') return message as MessageOf<K>
+      const error = errorOfReply(message)
+      operations.refuse(operation, error)
+      throw error
+    })
+    reply.catch(() => {})
+    return { operation, reply }
+  }
+
+  /** What an abandoned query was granted goes back. */
+  #handBack(reply: WireReply): void {
+    if (reply.kind === 'ready') this.#tell({ kind: 'release', what: 'lease', id: reply.lease })
+    if (reply.kind === 'loading') this.#tell({ kind: 'release', what: 'ticket', id: reply.ticket })
+  }
+
+  /** Sends what the caller does not wait for; a failure means that the session ended and took the interest along. */
+  #tell(message: MessageOf<'release' | 'cancel'>): void {
+    this.#exchange.ask(message, ['ack']).catch(() => {})
+  }
+
+  /** Waits until what was published before is findable; with `ssd` also until its writes ended. */
+  async sync(ssd: boolean, options: WaitOptions = {}): Promise<void> {
+    await this.#exchange.ask({ kind: 'sync', ssd }, ['ack'], options)
+  }
+
+  async dropDram(options: WaitOptions = {}): Promise<ReadonlyMap<string, number>> {
+    return await this.#numbers({ kind: 'drop_dram' }, options)
+  }
+
+  async drain(options: WaitOptions = {}): Promise<void> {
+    await this.#exchange.ask({ kind: 'drain' }, ['ack'], options)
+  }
+
+  async inspect(what: string, options: WaitOptions = {}): Promise<ReadonlyMap<string, number>> {
+    return await this.#numbers({ kind: 'inspect', what }, options)
+  }
+
+  async stats(options: WaitOptions = {}): Promise<ReadonlyMap<string, number>> {
+    return await this.#numbers({ kind: 'stats' }, options)
+  }
+
+  async ping(seq: number, options: WaitOptions = {}): Promise<Fields<MessageOf<'pong'>>> {
+    const slotsOutstanding = this.operationsOutstanding
+    const { message } = await this.#exchange.ask({ kind: 'ping', seq, slotsOutstanding }, ['pong'], options)
+    return message
+  }
+
+  async #numbers(
+    message: MessageOf<'drop_dram' | 'inspect' | 'stats'>,
+    options: WaitOptions,
+  ): Promise<ReadonlyMap<string, number>> {
+    const { message: reply } = await this.#exchange.ask(message, ['numbers'], options)
+    return new Map(reply.values.map(({ name, value }) => [name, value]))
+  }
+
+  /**
+   * Leaves the instance: answered after everything of this session drained and its memory was unmapped. A signal ends
+   * the wait, not the leaving; calling again waits again.
+   */
+  async unregister(options: WaitOptions = {}): Promise<void> {
+    this.#leaving ??= this.#leave()
+    await bySignal(this.#leaving, options.signal, 'unregister')
+  }
+
+  async #leave(): Promise<void> {
+    try {
+      await this.#exchange.ask({ kind: 'unregister' }, ['ack'])
+      // Drained, so every line in use is terminal; one that is not was never admitted.
+      this.#operations?.abandon(new ClosedError('session_closed', 'The session left before the operation was admitted'))
+      this.#operations?.close()
+      this.#operations = null
+    } finally {
+      this.#leaving = null
+    }
+  }
+
+  /**
+   * Unregisters when registered, then closes the connection. When the signal ends it early, the session stays open
+   * with the pages that operations still own, and close() may be called again.
+   */
+  async close(options: WaitOptions = {}): Promise<void> {
+    if (this.#operations !== null && this.#exchange.closed === null) await this.unregister(options)
+    await bySignal(this.#operations?.idle() ?? Promise.resolve(), options.signal, 'close')
+    this.#finish(new ClosedError('session_closed', 'The client closed its session'))
+  }
+
+  /** One look at the link and the slots. True when something came. */
+  #poll(): boolean {
+    let came = false
+    this.#link.poll((event) => {
+      came = true
+      this.#take(event)
+    })
+    if (this.#operations?.poll()) came = true
+    if (this.#exchange.closed !== null && this.operationsOutstanding === 0) this.#finish(this.#exchange.closed)
+    return came
+  }
+
+  #take(event: LinkEvent): void {
+    if (event.kind === 'frame') {
+      try {
+        for (const fd of this.#exchange.receive(event.frame, event.fds)) this.#closeFd(fd)
+      } catch (error) {
+        for (const fd of event.fds) this.#closeFd(fd)
+        this.#disconnected(new ClosedError('session_closed', 'The Manager broke the protocol', {}, error))
+      }
+      return
+    }
+    const gone = new ClosedError('manager_gone', 'The Manager has gone: its connection ended')
+    if (event.kind === 'closed') this.#disconnected(gone)
+    else this.#finish(gone)
+  }
+
+  /** The stream ended. Pages stay with their operations until their slots or the process end. */
+  #disconnected(error: ClosedError): void {
+    this.#exchange.close(error)
+  }
+
+  #finish(error: ClosedError): void {
+    if (this.#ended) return
+    this.#ended = true
+    this.#exchange.close(error)
+    this.#operations?.abandon(error)
+    this.#operations?.close()
+    this.#operations = null
+    this.#driver.stop()
+    this.#link.close()
+  }
+}
