@@ -1,5 +1,5 @@
 /**
- * The TypeScript client of a Manager process: `import { connect } from 'orbitkv/client'`.
+ * The TypeScript client of a Manager process, published as orbitkv/client.
  *
  *   const memory = createEngineMemory(64 * 1024 * 1024)
  *   const client = await connect({ socketPath, role: 'worker', engine: 'mine', engineVersion: '1.0' })
@@ -14,6 +14,18 @@ import type { OrbitClient } from './client.js'
 import { type ConnectOptions, connectOver } from './connect.js'
 import { createEngineMemoryOver, type EngineMemory } from './engine-memory.js'
 
+export {
+  CancelledError,
+  CapabilityError,
+  CapacityError,
+  ClosedError,
+  ConfigError,
+  CorruptionError,
+  type ErrorCode,
+  IoError,
+  OrbitError,
+  ProtocolError,
+} from '../shared/base/errors.js'
 export type {
   Attached,
   Greeting,
@@ -32,18 +44,6 @@ export type {
 export type { ConnectOptions } from './connect.js'
 export type { EngineMemory } from './engine-memory.js'
 export type { OperationResult } from './operations.js'
-export {
-  CancelledError,
-  CapabilityError,
-  CapacityError,
-  ClosedError,
-  ConfigError,
-  CorruptionError,
-  type ErrorCode,
-  IoError,
-  OrbitError,
-  ProtocolError,
-} from '../shared/base/errors.js'
 
 /**
  * Connects to a Manager and greets it.
