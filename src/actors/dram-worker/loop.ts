@@ -1,0 +1,51 @@
+import { loadNative } from '../../binding/load.js'
+import { openLanePort } from '../runtime/lane-port.js'
+import { feed, runLane } from '../runtime/loop.js'
+import { sayReady, workerInput } from '../runtime/spawn.js'
+import { LaneTurn } from '../runtime/turn.js'
+import { Actor } from '../runtime/wiring.js'
+import { type DramWorkerSinks, perform } from './effects.js'
+import { type DramWorkerEffect, type DramWorkerInput, DramWorkerMachine } from './machine.js'
+import { replyCodec, requestCodec } from './messages.js'
+import { DRAM_WORKER_LAYOUT, type DramWorkerParams } from './params.js'
+
+/** The port submits no reads and writes for this lane; it carries the stream's completions and the lane's sleep. */
+const PORT_DEPTH = 1
+
+/** The dram-worker: takes saves, restores and checksums, steps the machine, queues parts on the stream, answers. */
+function main(): void {
+  const { seat, params } = workerInput<DramWorkerParams>()
+  const native = loadNative()
+  const actor = new Actor(seat, (port) => native.wake(port))
+  const { client, pool, parts, partDescriptors, io } = params
+  const portOptions = { depth: PORT_DEPTH, jobs: parts, results: parts * partDescriptors, pool, io, register: false }
+  const { port, completions, results } = openLanePort(native, actor, portOptions)
+  const machine = new DramWorkerMachine({ parts, partDescriptors }, results, actor.counters(DRAM_WORKER_LAYOUT))
+  const nowUs = () => native.monotonicUs()
+  const turn = new LaneTurn<DramWorkerInput, DramWorkerEffect>(machine, nowUs)
+  const outbox = actor.outbox(client, replyCodec)
+  const sinks: DramWorkerSinks = { native, port, stream: port.openStream('host'), client: outbox }
+
+  sayReady()
+  runLane({
+    control: actor.control,
+    inboxes: [feed(actor.inbox(client, requestCodec), (request) => turn.step({ kind: 'request', request }))],
+    outboxes: [outbox],
+    native: { port, completions, completed: (tag, result) => turn.step({ kind: 'stream-completed', tag, result }) },
+    perform: () => {
+      turn.perform((effect) => {
+        const said = perform(sinks, effect)
+        if (said !== null) turn.step(said)
+      })
+      return 0
+    },
+    hasNativeWork: () => machine.inFlight > 0,
+    nextTickUs: () => machine.nextTickUs,
+    tick: (now) => turn.tick(now),
+    nowUs,
+    ended: () => machine.stopped,
+  })
+  port.close()
+}
+
+main()

@@ -1,0 +1,18 @@
+import type { CounterLayout } from '../../shared/rings/counter-page.js'
+import { DRAM_WORKER_HISTOGRAMS, DRAM_WORKER_SERIES } from './counters.js'
+
+/** What a dram-worker is started with; ENTRY is its module. */
+export interface DramWorkerParams {
+  /** Name of the manager in the wiring. */
+  readonly client: string
+  readonly pool: number
+  /** Parts on the stream at once, a power of two. */
+  readonly parts: number
+  /** Granules in one part at most. */
+  readonly partDescriptors: number
+  readonly io: 'uring' | 'posix'
+}
+
+export const DRAM_WORKER_ENTRY = new URL('./loop.js', import.meta.url)
+
+export const DRAM_WORKER_LAYOUT: CounterLayout = { series: DRAM_WORKER_SERIES, histograms: DRAM_WORKER_HISTOGRAMS }

@@ -1,0 +1,78 @@
+import { loadNative } from '../../binding/load.js'
+import { invariant } from '../../shared/base/invariant.js'
+import {
+  type HostReaderReply,
+  replyCodec as readerReplies,
+  requestCodec as readerRequests,
+} from '../host-reader/messages.js'
+import { openLanePort } from '../runtime/lane-port.js'
+import { feed, runLane } from '../runtime/loop.js'
+import { sayReady, workerInput } from '../runtime/spawn.js'
+import { LaneTurn } from '../runtime/turn.js'
+import { Actor } from '../runtime/wiring.js'
+import { type HostRestoreSinks, perform } from './effects.js'
+import { type HostRestoreEffect, type HostRestoreInput, HostRestoreMachine } from './machine.js'
+import { replyCodec, requestCodec } from './messages.js'
+import { HOST_RESTORE_LAYOUT, type HostRestoreParams } from './params.js'
+
+/** The port submits no reads and writes for this lane; it carries the stream's completions and the lane's sleep. */
+const PORT_DEPTH = 1
+
+/** The host-restore worker: takes restores, asks readers, copies what has landed, writes slots, answers. */
+function main(): void {
+  const { seat, params } = workerInput<HostRestoreParams>()
+  const native = loadNative()
+  const actor = new Actor(seat, (port) => native.wake(port))
+  const { client, readers, pool, parts, storeReads, io } = params
+  const portOptions = { depth: PORT_DEPTH, jobs: parts, results: 0, pool, io, register: false }
+  const { port, completions } = openLanePort(native, actor, portOptions)
+  const stores = readers.length
+  const options = { ...params, stores, reads: powerOfTwoFrom(storeReads * stores) }
+  const machine = new HostRestoreMachine(options, actor.counters(HOST_RESTORE_LAYOUT))
+  const nowUs = () => native.monotonicUs()
+  const turn = new LaneTurn<HostRestoreInput, HostRestoreEffect>(machine, nowUs)
+  const sinks: HostRestoreSinks = {
+    native,
+    port,
+    stream: port.openStream('host'),
+    client: actor.outbox(client, replyCodec),
+    readers: readers.map((name) => actor.outbox(name, readerRequests)),
+  }
+  const readerSaid = (reply: HostReaderReply) => {
+    invariant(reply.kind === 'read-done', 'only the manager stops a reader', { kind: reply.kind })
+    turn.step(reply)
+  }
+
+  sayReady()
+  runLane({
+    control: actor.control,
+    inboxes: [
+      feed(actor.inbox(client, requestCodec), (request) => turn.step({ kind: 'request', request })),
+      ...readers.map((name) => feed(actor.inbox(name, readerReplies), readerSaid)),
+    ],
+    outboxes: [sinks.client, ...sinks.readers],
+    native: { port, completions, completed: (tag, result) => turn.step({ kind: 'stream-completed', tag, result }) },
+    perform: () => {
+      turn.perform((effect) => {
+        const said = perform(sinks, effect)
+        if (said !== null) turn.step(said)
+      })
+      return 0
+    },
+    hasNativeWork: () => machine.inFlight > 0,
+    nextTickUs: () => machine.nextTickUs,
+    tick: (now) => turn.tick(now),
+    nowUs,
+    ended: () => machine.stopped,
+  })
+  port.close()
+}
+
+/** The smallest power of two that is at least `count`. */
+function powerOfTwoFrom(count: number): number {
+  let power = 1
+  while (power < count) power *= 2
+  return power
+}
+
+main()

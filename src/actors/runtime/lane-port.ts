@@ -1,0 +1,38 @@
+import { COMPLETION_WORDS, type Native, type Port, SUBMISSION_DOUBLES } from '../../binding/surface.js'
+import type { Actor } from './wiring.js'
+
+/** What a lane says of the port it wants. */
+export interface LanePortOptions {
+  /** Reads and writes in flight at most, a power of two. */
+  readonly depth: number
+  /** Jobs on streams at most: they complete beside the reads and writes. */
+  readonly jobs: number
+  /** Checksums that the lane can have outstanding. */
+  readonly results: number
+  readonly pool: number
+  readonly io: 'uring' | 'posix'
+  /** Try to register pool and files with the ring. */
+  readonly register: boolean
+}
+
+/** A lane's port with the memory it shares with the addon. Made on the lane's thread, once. */
+export interface LanePortMemory {
+  readonly port: Port
+  readonly submissions: Float64Array
+  readonly completions: Int32Array
+  readonly results: Uint32Array
+}
+
+/** Opens the port of a lane and publishes it, so that peers can wake the lane when it sleeps there. */
+export function openLanePort(native: Native, actor: Actor, options: LanePortOptions): LanePortMemory {
+  const { depth, jobs, pool, io, register } = options
+  let entries = 2 * depth
+  while (entries < 2 * depth + jobs) entries *= 2
+  const submissions = new Float64Array(new SharedArrayBuffer(8 * SUBMISSION_DOUBLES * depth))
+  const completions = new Int32Array(new SharedArrayBuffer(4 * COMPLETION_WORDS * entries))
+  const results = new Uint32Array(new SharedArrayBuffer(4 * Math.max(1, options.results)))
+  const { parkWord } = actor.control
+  const port = native.openPort({ depth, submissions, completions, results, parkWord, pool, io, register })
+  actor.control.publishPort(port.id)
+  return { port, submissions, completions, results }
+}

@@ -1,0 +1,20 @@
+import type { CounterLayout } from '../../shared/rings/counter-page.js'
+import { WRITEBACK_HISTOGRAMS, WRITEBACK_SERIES } from './counters.js'
+
+/** What a writeback worker is started with; ENTRY is its module. */
+export interface WritebackParams {
+  /** Name of the manager in the wiring. */
+  readonly client: string
+  readonly pool: number
+  /** Writes in flight, a power of two. */
+  readonly depth: number
+  /** Bytes in flight until the first `set-window`. */
+  readonly windowBytes: number
+  readonly io: 'uring' | 'posix'
+  /** Try to register pool and files with the ring. */
+  readonly register: boolean
+}
+
+export const WRITEBACK_ENTRY = new URL('./loop.js', import.meta.url)
+
+export const WRITEBACK_LAYOUT: CounterLayout = { series: WRITEBACK_SERIES, histograms: WRITEBACK_HISTOGRAMS }
