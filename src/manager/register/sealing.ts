@@ -25,6 +25,15 @@ export function sealIfComplete(context: Context, instance: Instance): Refusal | 
   const namespace = namespaceDigest(context.ports.sha256, instance.plainInputs, geometry)
   const namespaceHex = hex(namespace)
   const classes = geometry.groups.map((group) => context.storage.defineClass(namespaceHex, group))
+  if (classes.includes(-1)) {
+    return refuse(
+      'capacity_sessions',
+      'Cannot seal the instance: too many namespaces since start; restart the Manager',
+      {
+        groups: classes.length,
+      },
+    )
+  }
   instance.seal = { geometry, namespace, namespaceHex, classes }
   instance.phase = 'sealed'
   return null

@@ -1,6 +1,6 @@
 import { ERROR_CODES } from '../../shared/base/errors.js'
 import { invariant } from '../../shared/base/invariant.js'
-import { COPY, SOURCE } from '../../shared/layout/descriptors.js'
+import { COPY, NO_OFFSET, SOURCE } from '../../shared/layout/descriptors.js'
 import { type List, listAt } from '../../shared/layout/records.js'
 import { SLOT_STATE } from '../../shared/layout/slot-states.js'
 import type { Context, DramJobReply, RestoreJobReply } from '../context.js'
@@ -68,6 +68,7 @@ export class RestoreOperation implements Operation, JobOwner<DramJobReply | Rest
       slotGeneration: this.slotGeneration,
       fence: this.#fence,
     }
+    this.#demand(1)
     const size = route === 'dram' ? COPY.doubles : SOURCE.doubles
     sendInRecords(descriptors, size, this.#context.options.descriptorsPerRecordMax, (list, more) => {
       const request = { kind: 'restore', job, more, list, ...rest } as const
@@ -96,6 +97,7 @@ export class RestoreOperation implements Operation, JobOwner<DramJobReply | Rest
   /** The lane's terminal reply: the slot is written, everything submitted has drained. */
   replied(reply: DramJobReply | RestoreJobReply): void {
     invariant(reply.kind === 'restore-done', 'a restore ends with restore-done', { kind: reply.kind })
+    this.#demand(-1)
     if ('list' in reply) this.#hideDamaged(reply.list)
     this.#context.tally.restoreEnded(reply.status, reply.latencyUs)
     this.#end()
@@ -109,6 +111,17 @@ export class RestoreOperation implements Operation, JobOwner<DramJobReply | Rest
       invariant(entry !== undefined, 'a lane reports only generations it was given')
       storage.invalidate(entry)
     }
+  }
+
+  /** Reads of this restore wait on these stores: writes make room until the lane has answered. */
+  #demand(delta: 1 | -1): void {
+    const { route, descriptors } = this.#plan
+    if (route === 'dram') return
+    const stores = new Set<number>()
+    for (let at = 0; at < descriptors.length; at += SOURCE.doubles) {
+      if (descriptors[at + SOURCE.poolOffsetBytes] === NO_OFFSET) stores.add(descriptors[at + SOURCE.store] as number)
+    }
+    for (const store of stores) this.#context.storage.demand(store, delta)
   }
 
   #end(): void {

@@ -74,7 +74,7 @@ export class Assemblies {
   /** Appends to `runs` what is missing of `offered`; each appended run is now being copied. Returns runs added. */
   contribute(entry: number, offered: readonly GranuleRun[], runs: number[], nowUs: number): number {
     const assembly = this.#expect(entry)
-    invariant(this.#entries.directory.dramSlot(entry) >= 0, 'a contribution needs memory to land in', { entry })
+    invariant(this.#entries.hasMemory(entry), 'a contribution needs memory to land in', { entry })
     const before = runs.length
     for (const run of offered) this.#claimMissing(assembly, run, runs)
     const added = (runs.length - before) / RUN_NUMBERS

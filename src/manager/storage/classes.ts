@@ -4,7 +4,7 @@ import { GranuleSlab } from '../../shared/directory/granule-slab.js'
 import type { GroupGeometry } from '../../shared/layout/regions.js'
 
 /** Storage classes that may be defined between two starts: one for each (namespace, group) an engine ever brought. */
-export const CLASSES_MAX = 4096
+export const STORAGE_CLASSES_MAX = 4096
 
 /** What all entries of one (namespace, group) share. */
 export interface StorageClass {
@@ -36,7 +36,7 @@ export class ClassTable {
     return this.#classes.length
   }
 
-  /** The class of (namespace, group), defined on first use; -1 when there are CLASSES_MAX already. */
+  /** The class of (namespace, group), defined on first use; -1 when there are STORAGE_CLASSES_MAX already. */
   define(namespaceHex: string, geometry: GroupGeometry): number {
     const name = `${namespaceHex}/${geometry.group}`
     const known = this.#ids.get(name)
@@ -50,7 +50,7 @@ export class ClassTable {
       return known
     }
     const id = this.#classes.length
-    if (id === CLASSES_MAX) return -1
+    if (id === STORAGE_CLASSES_MAX) return -1
     this.#classes.push(this.#classOf(id, geometry))
     this.#ids.set(name, id)
     return id

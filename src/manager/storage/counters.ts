@@ -107,7 +107,7 @@ export const STORAGE_SERIES: readonly SeriesSpec[] = [
   counter('ssd_fills_cancelled', 'Reads of whole blocks that nobody waited for and that ended unread'),
   gauge('ssd_fills_inflight', 'Reads of whole blocks that have not ended'),
   counter('ssd_fill_bytes', 'Bytes of blocks read into DRAM and verified'),
-  counter('query_coalesced_reads', 'Waiters that joined a read of another'),
+  counter('ssd_fill_joins', 'Waiters that joined the read of another'),
   gauge('ssd_read_credit_waits', 'Granules that wait for a place among the outstanding reads'),
   counter('storage_stray_replies', 'Replies of lanes that matched nothing outstanding'),
 ]

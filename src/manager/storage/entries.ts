@@ -85,6 +85,11 @@ export class Entries {
     return this.directory.extent(entry) >= 0
   }
 
+  /** Memory that is resident, or being filled or assembled. */
+  hasMemory(entry: number): boolean {
+    return this.directory.dramSlot(entry) !== NONE
+  }
+
   evictable(entry: number): boolean {
     return this.resident(entry) && this.published(entry) && this.directory.interests(entry) === 0
   }

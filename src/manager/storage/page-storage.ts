@@ -15,7 +15,7 @@ import type { Claim, DropReport, FillOutcome, GranuleRun, SourcePlace, StorageGa
  *   held by the caller (hold/drop), as it is whenever the caller keeps its number over time.
  */
 export interface PageStorage {
-  /** Class id of (namespace, group); the same pair gives the same id. -1: CLASSES_MAX are defined already. */
+  /** Class id of (namespace, group); the same pair gives the same id. -1: STORAGE_CLASSES_MAX are defined already. */
   defineClass(namespaceHex: string, geometry: GroupGeometry): number
   geometryOf(entry: number): GroupGeometry
   classOf(entry: number): number
@@ -33,19 +33,20 @@ export interface PageStorage {
   lookup(classId: number, keys: Uint8Array, count: number, entries: Int32Array): number
   /** Counts one answered query by tier: the `found` entries, and `missed` blocks. Poll it once a query. */
   countRequest(entries: Int32Array, found: number, missed: number): void
-  /** A foreground query returned the entry: its DRAM replica is now the most recently used. */
-  touch(entry: number): void
   inDram(entry: number): boolean
   onSsd(entry: number): boolean
   published(entry: number): boolean
 
-  /** Interest: the entry is neither evicted nor overwritten nor freed until every hold was dropped. */
+  /**
+   * Interest: the entry is neither evicted nor overwritten nor freed until every hold was dropped. A hold is
+   * a use: the DRAM replica is now the most recently used.
+   */
   hold(entry: number): void
   drop(entry: number): void
 
   /** First publish wins. `keys` holds keys one after the other, `keyIndex` counts keys. */
   claim(classId: number, keys: Uint8Array, keyIndex: number): Claim
-  /** Pool memory for every granule of an assembling entry, evicting as needed; all or nothing. */
+  /** Pool memory for every granule of an assembling entry, evicting as needed; all or nothing. `ok` if it has it. */
   allocate(entry: number): 'ok' | 'no-memory'
   /**
    * A rank brings the runs `offered` (see granuleRuns) of an assembling entry whose memory is allocated. Appends to
@@ -63,10 +64,11 @@ export interface PageStorage {
   assembling(entry: number): boolean
   granuleOffset(entry: number, granule: number): number
   crc(entry: number, granule: number): number
+  /** No-op unless assembling: somebody else may have ended the entry meanwhile. */
   setCrc(entry: number, granule: number, crc32: number): void
   /** Complete and every CRC set: visible in DRAM from now; its SSD write is queued, or dropped with a reason. */
   seal(entry: number): void
-  /** An assembling entry ends unseen; its memory is freed when its copies have ended and its holds dropped. */
+  /** An assembling entry (else no-op) ends unseen; its memory is freed when its copies have ended and its holds dropped. */
   abandon(entry: number): void
 
   /** SSD to DRAM. `started` and `joined` are followed by ports.filled(waiter, …), unless cancelFill comes first. */

@@ -31,6 +31,9 @@ import type {
 import { Victims } from './victims.js'
 import { Writes } from './writes.js'
 
+/** How often assemblies that are too old are looked at again. */
+const COLLECT_INTERVAL_US = 100_000
+
 /** The parts that a Storage is made of; tests put broken ones in their place. */
 export interface StorageParts {
   readonly entries: Entries
@@ -102,7 +105,12 @@ export class Storage implements PageStorage {
   }
 
   nextTickUs(): number {
-    return Math.min(this.assemblies.oldestProgressUs + this.#options.assemblyAgeUsMax, this.writes.nextTickUs)
+    // An old assembly that is held, or copied into, is due and stays: look again later, not at once.
+    const collectUs = Math.max(
+      this.assemblies.oldestProgressUs + this.#options.assemblyAgeUsMax,
+      this.#nowUs + COLLECT_INTERVAL_US,
+    )
+    return Math.min(this.assemblies.count > 0 ? collectUs : Number.POSITIVE_INFINITY, this.writes.nextTickUs)
   }
 
   prefix(classId: number, keys: Uint8Array, count: number, entries: Int32Array): number {
@@ -132,10 +140,6 @@ export class Storage implements PageStorage {
     this.#tally.add(COUNT.requestsMiss, missed)
   }
 
-  touch(entry: number): void {
-    if (this.inDram(entry)) this.entries.residents.touch(this.entries.directory.dramSlot(entry))
-  }
-
   inDram(entry: number): boolean {
     return this.entries.resident(entry)
   }
@@ -151,6 +155,7 @@ export class Storage implements PageStorage {
   hold(entry: number): void {
     this.entries.hold(entry)
     this.#holds++
+    if (this.inDram(entry)) this.entries.residents.touch(this.entries.directory.dramSlot(entry))
   }
 
   drop(entry: number): void {
@@ -173,6 +178,7 @@ export class Storage implements PageStorage {
 
   allocate(entry: number): 'ok' | 'no-memory' {
     invariant(this.assemblies.has(entry), 'memory is allocated for an entry that is being assembled', { entry })
+    if (this.entries.hasMemory(entry)) return 'ok'
     return this.#cache.allocate(entry, this.#nowUs) ? 'ok' : 'no-memory'
   }
 
@@ -205,6 +211,7 @@ export class Storage implements PageStorage {
   }
 
   setCrc(entry: number, granule: number, crc32: number): void {
+    if (!this.assemblies.has(entry)) return
     this.assemblies.checked(entry, granule)
     this.entries.setCrc(entry, granule, crc32)
   }
@@ -221,7 +228,7 @@ export class Storage implements PageStorage {
   }
 
   abandon(entry: number): void {
-    this.assemblies.abandon(entry)
+    if (this.assemblies.has(entry)) this.assemblies.abandon(entry)
   }
 
   fill(entry: number, waiter: number): FillOutcome {

@@ -36,7 +36,6 @@ const WEIGHTS = {
   'write-short': 1,
   'disk-full': 1,
   invalidate: 1,
-  touch: 2,
   'drop-dram': 3,
   'drop-class': 1,
   tick: 2,
@@ -132,11 +131,6 @@ export class Driver {
         this.#truth.delete(key)
         return
       }
-      case 'touch': {
-        const entry = find(this.#of, this.#visibleKey(pick))
-        if (entry >= 0) storage.touch(entry)
-        return
-      }
       case 'drop-dram':
         storage.dropDram()
         return
@@ -223,7 +217,7 @@ export class Driver {
     const { entry, outcome } = storage.claim(classId, keysOf(key), 0)
     same('claim of a visible key', outcome === 'present', this.#truth.has(key))
     if (outcome === 'present' || outcome === 'directory-full') return
-    if (outcome === 'new' && storage.allocate(entry) === 'no-memory') return storage.abandon(entry)
+    if (storage.allocate(entry) === 'no-memory') return storage.abandon(entry)
     const whole = runsOf(geometry, 0)
     const first = whole.slice(0, 2)
     const last = whole.map(({ granule, itemCount }) => ({ granule, firstItem: itemCount - 1, itemCount: 1 }))
