@@ -109,12 +109,24 @@ test('GranuleSlab: a double free, a use after free and a granule outside the cla
   t.throws(() => slab.free(SLOTS), invariant)
 })
 
-test('GranuleSlab: slots beyond one segment keep their values', (t) => {
-  const slab = new GranuleSlab(2, 40_000)
-  for (let slot = 0; slot < 40_000; slot++) slab.set(slab.allocate(), 1, slot * 3)
-  t.is(slab.allocate(), -1)
-  t.is(slab.get(39_999, 1), 39_999 * 3)
-  t.is(slab.get(16_384, 1), 16_384 * 3)
+test('GranuleSlab: slots beyond one segment keep their values, and a segment stays within 1 MiB', (t) => {
+  for (const [granules, slots] of [
+    [2, 200_000],
+    [5000, 150],
+    [65_536, 12],
+  ] as const) {
+    const slab = new GranuleSlab(granules, slots)
+    let growthMost = 0
+    for (let slot = 0; slot < slots; slot++) {
+      const before = slab.bytesReserved
+      slab.set(slab.allocate(), granules - 1, slot * 3)
+      growthMost = Math.max(growthMost, slab.bytesReserved - before)
+    }
+    t.is(slab.allocate(), -1)
+    t.true(growthMost <= 2 ** 20, `${growthMost}`)
+    t.is(slab.bytesReserved, slots * (granules + 1) * 4)
+    for (let slot = 0; slot < slots; slot++) if (slab.get(slot, granules - 1) !== slot * 3) t.fail(`slot ${slot}`)
+  }
 })
 
 /** Slots from the least to the most recently used. */
