@@ -36,6 +36,13 @@ constexpr NamedFunction kSurface[] = {
     {"slotFinish", SlotFinish},
     {"releaseSlots", ReleaseSlots},
 
+    {"openSlots", OpenSlots},
+    {"slotSubmit", SlotSubmit},
+    {"slotRaiseFence", SlotRaiseFence},
+    {"slotFree", SlotFree},
+    {"slotPoll", SlotPoll},
+    {"closeSlots", CloseSlots},
+
     {"crc32", Crc32},
     {"crc32Variants", Crc32Variants},
 
