@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { ClosedError, ProtocolError } from '../shared/base/errors.js'
-import { claimBytes, type NamespaceInput } from '../shared/layout/wire/claim.js'
+import { plainDigest } from '../shared/layout/namespace.js'
 import type { MessageOf, WireReply } from '../shared/layout/wire/messages.js'
 import { Driver } from './driver.js'
 import type { EngineMemory } from './engine-memory.js'
@@ -23,7 +23,8 @@ export interface Greeting {
 /** One rank of an instance: REGISTER without what the client adds itself. */
 export interface Registration
   extends Omit<Fields<MessageOf<'register'>>, 'claimedDigest' | 'allocations' | 'canaries' | 'namespaceInputs'> {
-  readonly namespaceInputs: readonly NamespaceInput[]
+  /** Everything that makes cached bytes meaningful, by tag: model, revision, dtype, hash seed, salt. */
+  readonly namespaceInputs: ReadonlyMap<string, Uint8Array>
   /** The engine's pages; regions name them by index. */
   readonly memory: readonly EngineMemory[]
   readonly canaries?: MessageOf<'register'>['canaries']
@@ -110,12 +111,12 @@ export class OrbitClient {
   /** Joins an instance as one of its ranks. The memory stays the caller's and must outlive unregister(). */
   async register(registration: Registration, options: WaitOptions = {}): Promise<Registered> {
     const { memory, namespaceInputs, canaries = [], ...rest } = registration
-    const claimedDigest = createHash('sha256').update(claimBytes(namespaceInputs)).digest()
+    const claimedDigest = plainDigest((bytes) => createHash('sha256').update(bytes).digest(), namespaceInputs)
     const { message, fds } = await this.#exchange.ask(
       {
         kind: 'register',
         ...rest,
-        namespaceInputs,
+        namespaceInputs: [...namespaceInputs].map(([tag, value]) => ({ tag, value })),
         claimedDigest,
         allocations: memory.map(({ bytes }) => ({ kind: 'host_fd', bytes })),
         canaries,

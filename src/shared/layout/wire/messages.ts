@@ -120,7 +120,7 @@ const REQUESTS = {
       instanceId,
       /** Everything that makes cached bytes meaningful: model, dtype, hash seed, salt, ... */
       namespaceInputs: list(record({ tag: name, value: blob(INPUT_BYTES_MAX) }), INPUTS_MAX),
-      /** SHA-256 over those inputs as the client computed it; the Manager computes its own. */
+      /** plainDigest of those inputs as the client computed it; the Manager computes its own. */
       claimedDigest: digest,
       tpRank: u16,
       tpSize: u16,
