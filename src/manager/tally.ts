@@ -22,10 +22,6 @@ export class ManagerTally {
     this.#tally.add(VERB_COUNT.budgetBypasses, 1)
   }
 
-  coalescedRead(): void {
-    this.#tally.add(VERB_COUNT.coalescedReads, 1)
-  }
-
   publishWait(): void {
     this.#tally.add(VERB_COUNT.publishWaits, 1)
   }

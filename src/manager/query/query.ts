@@ -157,7 +157,6 @@ function startFills(context: Context, query: Query): void {
       if (outcome === 'resident') continue
       if (outcome === 'started' || outcome === 'joined') {
         query.waiting.add(entry)
-        if (outcome === 'joined') context.tally.coalescedRead()
       } else {
         open = false
         query.usable[i] = 0
