@@ -62,6 +62,7 @@ export function answerQuery(context: Context, query: Query): WireReply {
     })),
   )
   const kept: number[] = []
+  let blocksDram = 0
   const spans: GroupSpan[] = []
   let bytes = 0
   for (const [i, span] of query.spans.entries()) {
@@ -71,6 +72,7 @@ export function answerQuery(context: Context, query: Query): WireReply {
       const entry = query.entries[span.first + k] as number
       if (k < count) {
         kept.push(entry)
+        blocksDram += query.foundInDram[span.first + k] as number
         bytes += context.storage.geometryOf(entry).extentBytes
       } else context.storage.drop(entry)
     }
@@ -78,7 +80,7 @@ export function answerQuery(context: Context, query: Query): WireReply {
   forgetQuery(context, query)
   query.instance.budget.refund(query.bytes - bytes)
   if (kept.length === 0) return { kind: 'miss' }
-  return grantLease(context, query, spans, Int32Array.from(kept), bytes, tokens)
+  return grantLease(context, query, spans, Int32Array.from(kept), bytes, tokens, blocksDram)
 }
 
 /** The entries are held once for the lease; the lease table drops them when it ends. */
@@ -89,6 +91,7 @@ function grantLease(
   entries: Int32Array,
   bytes: number,
   tokens: number,
+  blocksDram: number,
 ): WireReply {
   const { instance, session } = query
   const expiresUs = context.nowUs + context.options.leaseUs
@@ -100,8 +103,6 @@ function grantLease(
   }
   context.leaseRecords.add({ lease, instance: instance.number, session, spans, entries, bytes })
   session.leases.add(lease)
-  let blocksDram = 0
-  for (const entry of entries) if (context.storage.inDram(entry)) blocksDram++
   return {
     kind: 'ready',
     boundaries: Uint32Array.of(tokens),

@@ -18,6 +18,8 @@ export interface Query {
   readonly firstBlocks: readonly number[]
   readonly entries: Int32Array
   readonly usable: Uint8Array
+  /** foundInDram[i] is 1 when entry i was in DRAM when the query came. */
+  readonly foundInDram: Uint8Array
   /** Entries whose fill this query still waits for. */
   readonly waiting: Set<number>
   readonly bytes: number

@@ -135,6 +135,7 @@ function open(context: Context, session: Session, instance: Instance, message: Q
     firstBlocks: found.firstBlocks,
     entries: found.entries,
     usable: new Uint8Array(found.entries.length).fill(1),
+    foundInDram: Uint8Array.from(found.entries, (entry) => (context.storage.inDram(entry) ? 1 : 0)),
     waiting: new Set(),
     bytes: found.bytes,
     endsUs: context.nowUs + context.options.queryUs,

@@ -261,7 +261,7 @@ const REPLIES = {
        */
       boundaries: numbers,
       lease: u64,
-      /** Blocks under the lease by where they are now. */
+      /** Blocks under the lease by where the query found them. */
       blocksDram: u32,
       blocksSsd: u32,
       expiresInMs: u32,

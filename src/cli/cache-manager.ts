@@ -1,0 +1,113 @@
+#!/usr/bin/env node
+import { readFileSync } from 'node:fs'
+import pino from 'pino'
+import { RunningManager } from '../control/manager-process.js'
+import { type HttpServer, openHttpServer } from '../http/server.js'
+import { OrbitError } from '../shared/base/errors.js'
+import { describeFlags, type FlagValues, parseFlags } from './flags.js'
+import { configOf, parseAddress } from './manager-config.js'
+import { formatSize } from './sizes.js'
+
+/** Exit codes: 0 drained clean, 1 refused to start or left something behind, 70 a part of the process failed. */
+const EXIT_REFUSED = 1
+const EXIT_BROKEN = 70
+
+function versionText(): string {
+  for (const up of ['../../package.json', '../../../package.json']) {
+    try {
+      const text = readFileSync(new URL(up, import.meta.url), 'utf8')
+      return (JSON.parse(text) as { readonly version: string }).version
+    } catch {}
+  }
+  return 'unknown'
+}
+
+async function run(flags: FlagValues): Promise<number> {
+  const log = pino({ level: flags['log-level'], base: null }, pino.destination({ dest: 1, sync: true }))
+  const uid = process.getuid?.() ?? 0
+  const http = parseAddress('http-addr', flags['http-addr'])
+  const config = configOf(flags, uid, process.env['XDG_RUNTIME_DIR'])
+  const manager = await RunningManager.start(config, (death) => {
+    log.fatal(
+      { lane: death.name, exitCode: death.exitCode, err: death.error },
+      'a lane ended: the process ends with it',
+    )
+    process.exit(EXIT_BROKEN)
+  })
+  const { report } = manager
+  const server = await openHttpServer(http.host, http.port, {
+    health: () => ({
+      live: true,
+      body: {
+        status: manager.ready ? 'serving' : 'draining',
+        epoch: report.epoch,
+        io: report.io,
+        ioUring: report.probe,
+        pool: report.pool,
+        shards: report.shards,
+      },
+    }),
+    ready: () => manager.ready,
+    metrics: async () =>
+      flags['enable-prometheus'] === 'true'
+        ? { contentType: manager.metrics.contentType, body: await manager.metrics.metrics() }
+        : null,
+  })
+  log.info(
+    {
+      version: versionText(),
+      socket: config.socketPath,
+      http: `${server.address}:${server.port}`,
+      epoch: report.epoch,
+      io: report.io,
+      pool: formatSize(report.pool.bytes),
+      hugePages: formatSize(report.pool.hugePageBytes),
+      ssd: report.shards.map((shard) => ({
+        path: shard.path,
+        capacity: formatSize(shard.bytes),
+        device: shard.device,
+      })),
+      readRoute: config.readRoute,
+    },
+    'serving',
+  )
+  if (report.io === 'posix') log.warn('--ssd-io posix: reads and writes go through threads, not io_uring')
+  if (config.ssdPaths.length > 0 && flags['ssd-backend'] === 'auto') {
+    log.info({ backend: 'uring', reason: 'this version has no cuFile backend' }, 'ssd backend selected')
+  }
+  return untilDrained(manager, server, flags['drain-timeout'], log)
+}
+
+/** Waits for a signal or a client's DRAIN, drains, reports what is left. */
+async function untilDrained(
+  manager: RunningManager,
+  server: HttpServer,
+  limitUs: number,
+  log: pino.Logger,
+): Promise<number> {
+  const signal = await new Promise<string>((resolve) => {
+    for (const name of ['SIGTERM', 'SIGINT'] as const) process.once(name, () => resolve(name))
+    void manager.drainedByClient.then(() => resolve('DRAIN'))
+  })
+  log.info({ signal }, 'draining')
+  const { unfinished, leaks } = await manager.drain(limitUs)
+  await server.close()
+  const clean = unfinished === 0 && Object.keys(leaks).length === 0
+  log[clean ? 'info' : 'error']({ unfinished, leaks, gauges: Object.fromEntries(manager.gauges()) }, 'drained')
+  return clean ? 0 : EXIT_REFUSED
+}
+
+async function main(): Promise<void> {
+  const argv = process.argv.slice(2)
+  if (argv.includes('--help')) return console.log(describeFlags())
+  if (argv.includes('--version')) return console.log(versionText())
+  try {
+    process.exitCode = await run(parseFlags(argv))
+  } catch (error) {
+    if (!(error instanceof OrbitError)) throw error
+    console.error(`orbitkv-cache-manager: ${error.message} [${error.code}]`)
+    process.exitCode = EXIT_REFUSED
+  }
+}
+
+void main()

@@ -1,0 +1,107 @@
+import { MANAGER_DEFAULTS, type ManagerOptions } from '../manager/options.js'
+import { ConfigError } from '../shared/base/errors.js'
+import { alignDown, MIB, PAGE_BYTES, SECTOR_BYTES } from '../shared/base/units.js'
+
+/** What a Manager is started with, in units of the machine: bytes and microseconds. */
+export interface ManagerConfig {
+  readonly io: 'uring' | 'posix'
+  readonly poolBytes: number
+  /** null: nothing listens. */
+  readonly socketPath: string | null
+  /** Users besides this one whose processes may connect. */
+  readonly allowUids: readonly number[]
+  /** Empty: no SSD tier. */
+  readonly ssdPaths: readonly string[]
+  readonly ssdCapacityBytes: number
+  readonly ssdShardsPerPath: number
+  readonly readRoute: ManagerOptions['readRoute']
+  readonly queryBudgetBytes: number | null
+  readonly queryInstanceBudgetBytes: number | null
+  readonly leaseUs: number
+  readonly writeQueueBytes: number | null
+  readonly writeInFlightBytes: number
+}
+
+/** What was derived from a configuration and checked. */
+export interface ResolvedConfig extends ManagerConfig {
+  readonly shardBytes: number
+  readonly windowBytes: number
+  readonly queryBudgetBytes: number
+  readonly queryInstanceBudgetBytes: number
+  readonly writeQueueBytes: number
+}
+
+/** The default window of the explicit route, and its share of a small pool. */
+const WINDOW_BYTES = 64 * MIB
+const WINDOW_POOL_SHARE = 8
+const WINDOW_BYTES_MIN = 4 * MIB
+
+/**
+ * Fills in what depends on other values and refuses what cannot work, with the values and the remedy.
+ * @throws ConfigError config_conflict or config_bad_value
+ */
+export function resolveConfig(config: ManagerConfig): ResolvedConfig {
+  const { poolBytes, ssdPaths, ssdCapacityBytes, ssdShardsPerPath } = config
+  const shards = Math.max(1, ssdPaths.length) * ssdShardsPerPath
+  const shardBytes = alignDown(Math.floor(ssdCapacityBytes / shards), SECTOR_BYTES)
+  if (ssdPaths.length > 0 && shardBytes < MIB) {
+    throw new ConfigError(
+      'config_bad_value',
+      `Cannot cut ${ssdCapacityBytes} bytes into ${shards} shards: each needs at least ${MIB}; raise --ssd-cache-capacity`,
+      { capacityBytes: ssdCapacityBytes, shards },
+    )
+  }
+  if (config.readRoute === 'uring' && ssdPaths.length === 0) {
+    throw new ConfigError('config_conflict', 'Cannot use --ssd-read-path without an SSD tier: give --ssd-cache-path')
+  }
+  const queryBudgetBytes = config.queryBudgetBytes ?? Math.floor(poolBytes * 0.75)
+  const instanceBytes = config.queryInstanceBudgetBytes ?? queryBudgetBytes
+  if (config.readRoute === 'dram' && queryBudgetBytes > poolBytes) {
+    throw new ConfigError(
+      'config_conflict',
+      `Cannot reserve ${queryBudgetBytes} bytes for queries in a pool of ${poolBytes}: lower --query-budget`,
+      { queryBudgetBytes, poolBytes },
+    )
+  }
+  if (instanceBytes > queryBudgetBytes) {
+    throw new ConfigError(
+      'config_conflict',
+      `Cannot give one instance ${instanceBytes} bytes of a query budget of ${queryBudgetBytes}: lower --query-instance-budget`,
+      { instanceBytes, queryBudgetBytes },
+    )
+  }
+  const windowBytes = alignDown(
+    Math.max(WINDOW_BYTES_MIN, Math.min(WINDOW_BYTES, Math.floor(poolBytes / WINDOW_POOL_SHARE))),
+    PAGE_BYTES,
+  )
+  const writeQueueBytes = config.writeQueueBytes ?? Math.floor(poolBytes / 4)
+  if (writeQueueBytes > poolBytes) {
+    throw new ConfigError(
+      'config_conflict',
+      `Cannot keep ${writeQueueBytes} bytes of a pool of ${poolBytes} for writes: lower --ssd-write-queue`,
+      { writeQueueBytes, poolBytes },
+    )
+  }
+  return {
+    ...config,
+    shardBytes,
+    windowBytes,
+    queryBudgetBytes,
+    queryInstanceBudgetBytes: instanceBytes,
+    writeQueueBytes,
+  }
+}
+
+/** The machine's options of a configuration. */
+export function managerOptions(config: ResolvedConfig, epoch: number, uids: readonly number[]): ManagerOptions {
+  return {
+    ...MANAGER_DEFAULTS,
+    epoch,
+    uids,
+    ssd: config.ssdPaths.length > 0,
+    readRoute: config.readRoute,
+    queryBudgetBytes: config.queryBudgetBytes,
+    queryInstanceBudgetBytes: config.queryInstanceBudgetBytes,
+    leaseUs: config.leaseUs,
+  }
+}

@@ -1,0 +1,318 @@
+import { randomBytes } from 'node:crypto'
+import type { Registry } from 'prom-client'
+import { DRAM_WORKER_HISTOGRAMS, DRAM_WORKER_SERIES } from '../actors/dram-worker/counters.js'
+import type { DramWorkerParams } from '../actors/dram-worker/params.js'
+import { HOST_READER_HISTOGRAMS, HOST_READER_SERIES } from '../actors/host-reader/counters.js'
+import type { HostReaderParams } from '../actors/host-reader/params.js'
+import { HOST_RESTORE_HISTOGRAMS, HOST_RESTORE_SERIES } from '../actors/host-restore/counters.js'
+import type { HostRestoreParams } from '../actors/host-restore/params.js'
+import { feed } from '../actors/runtime/loop.js'
+import { MainSeat } from '../actors/runtime/main-seat.js'
+import type { Outbox } from '../actors/runtime/outbox.js'
+import { type LaneDeath, type LaneHandle, spawnLane } from '../actors/runtime/spawn.js'
+import { Actor, Wiring } from '../actors/runtime/wiring.js'
+import { WRITEBACK_HISTOGRAMS, WRITEBACK_SERIES } from '../actors/writeback/counters.js'
+import type { WritebackParams } from '../actors/writeback/params.js'
+import { toOrbitError } from '../binding/errors.js'
+import { loadNative } from '../binding/load.js'
+import { describeProbe } from '../binding/probe.js'
+import type { Native, PoolReport, Probe } from '../binding/surface.js'
+import { controlReplyCodec, controlRequestCodec } from '../manager/codecs.js'
+import type { ControlReply, ControlRequest } from '../manager/messages.js'
+import { ACTOR, MANAGER_LAYOUT, type ManagerParams } from '../manager/params.js'
+import { CapabilityError } from '../shared/base/errors.js'
+import { SECTOR_BYTES } from '../shared/base/units.js'
+import type { CounterLayout } from '../shared/rings/counter-page.js'
+import { type ManagerConfig, managerOptions, type ResolvedConfig, resolveConfig } from './config.js'
+import type { Page, Shown } from './metrics/page-metrics.js'
+import { gaugesOf, metricsOf } from './metrics/registry.js'
+import { ensurePrivateFolder } from './private-folder.js'
+import { type OpenShards, openShards } from './shards.js'
+
+/** Where host-restore's window lies: the first bytes of the pool's memory that the manager does not allocate. */
+interface Memory {
+  readonly report: PoolReport
+  readonly windowOffsetBytes: number
+  readonly windowBytes: number
+}
+
+/** What a running Manager knows about itself. */
+export interface StartReport {
+  readonly epoch: number
+  readonly io: 'uring' | 'posix'
+  readonly probe: Probe
+  readonly pool: PoolReport
+  readonly shards: OpenShards['reports']
+  readonly stores: number
+  readonly config: ResolvedConfig
+}
+
+/** How a Manager ended. */
+export interface DrainReport {
+  /** Operations that were still open when the limit passed. */
+  readonly unfinished: number
+  /** Ownership gauges after the end that are not zero: a leak. */
+  readonly leaks: Readonly<Record<string, number>>
+}
+
+const LAYOUTS = {
+  dramWorker: { series: DRAM_WORKER_SERIES, histograms: DRAM_WORKER_HISTOGRAMS },
+  hostReader: { series: HOST_READER_SERIES, histograms: HOST_READER_HISTOGRAMS },
+  hostRestore: { series: HOST_RESTORE_SERIES, histograms: HOST_RESTORE_HISTOGRAMS },
+  writeback: { series: WRITEBACK_SERIES, histograms: WRITEBACK_HISTOGRAMS },
+} as const satisfies Record<string, CounterLayout>
+
+/** Gauges that describe capacity or content: everything else must be zero at rest. */
+const NOT_OWNERSHIP = new Set([
+  'orbitkv_build_info',
+  'orbitkv_pool_capacity_bytes',
+  'orbitkv_pool_largest_free_bytes',
+  'orbitkv_pool_used_bytes',
+  'orbitkv_cache_resident_bytes',
+  'orbitkv_cache_resident_blocks',
+  'orbitkv_directory_entries',
+  'orbitkv_ssd_used_bytes',
+  'orbitkv_query_reserved_bytes_peak',
+])
+
+/** Rows of the directory: an entry of 64 bytes for every 4 KiB of the tiers, within bounds. */
+const ENTRIES_MIN = 1 << 16
+const ENTRIES_MAX = 1 << 26
+
+/**
+ * A Manager in this process: pool, shards, lanes and the manager worker, wired and started. One instance owns all of
+ * it until `drain` has ended; lanes are fail-stop, so `onDeath` must end the process.
+ */
+export class RunningManager {
+  readonly report: StartReport
+  readonly metrics: Registry
+  private readonly native: Native
+  private readonly shards: OpenShards
+  private readonly lanes: readonly LaneHandle[]
+  private readonly seat: MainSeat
+  private readonly outbox: Outbox<ControlRequest>
+  private readonly pages: readonly Page[]
+  private readonly shown: Shown
+  private readonly drained: Promise<number>
+  private serving = true
+
+  private constructor(parts: {
+    report: StartReport
+    native: Native
+    shards: OpenShards
+    lanes: readonly LaneHandle[]
+    seat: MainSeat
+    outbox: Outbox<ControlRequest>
+    pages: readonly Page[]
+    drained: Promise<number>
+  }) {
+    this.report = parts.report
+    this.native = parts.native
+    this.shards = parts.shards
+    this.lanes = parts.lanes
+    this.seat = parts.seat
+    this.outbox = parts.outbox
+    this.pages = parts.pages
+    this.drained = parts.drained
+    const ssd = parts.shards.stores > 0
+    this.shown = (name) => ssd || !name.startsWith('ssd_')
+    this.metrics = metricsOf(this.pages, this.shown, { io: parts.report.io, ssd: ssd ? 'on' : 'off' })
+  }
+
+  /** Starts everything; resolves when engines may connect. @throws ConfigError, CapabilityError, IoError */
+  static async start(config: ManagerConfig, onDeath: (death: LaneDeath) => void): Promise<RunningManager> {
+    const resolved = resolveConfig(config)
+    const native = loadNative()
+    const probe = native.probe()
+    if (resolved.io === 'uring' && !probe.available) {
+      throw new CapabilityError(
+        'uring_unavailable',
+        `Cannot use io_uring here: ${describeProbe(probe)}; permit it, or start with --ssd-io posix`,
+        { errno: probe.errno, reason: probe.reason },
+      )
+    }
+    const uid = process.getuid?.() ?? 0
+    if (resolved.socketPath !== null) ensurePrivateFolder(resolved.socketPath, uid)
+    const memory = openMemory(native, resolved)
+    let shards: OpenShards
+    try {
+      shards = openShards(native, resolved)
+    } catch (error) {
+      native.closePool(memory.report.pool)
+      throw error
+    }
+    process.on('exit', () => {
+      native.wakeAll()
+      native.shutdown(2_000)
+    })
+    const epoch = randomBytes(6).readUIntBE(0, 6)
+    const report: StartReport = {
+      epoch,
+      io: resolved.io,
+      probe,
+      pool: memory.report,
+      shards: shards.reports,
+      stores: shards.stores,
+      config: resolved,
+    }
+    return RunningManager.launch(native, resolved, memory, shards, report, [uid, ...resolved.allowUids], onDeath)
+  }
+
+  private static async launch(
+    native: Native,
+    config: ResolvedConfig,
+    memory: Memory,
+    shards: OpenShards,
+    report: StartReport,
+    uids: readonly number[],
+    onDeath: (death: LaneDeath) => void,
+  ): Promise<RunningManager> {
+    const wiring = wire(shards.stores)
+    const spawn = <P>(name: string, entry: string, params: P) =>
+      spawnLane({ seat: wiring.seat(name), entry: new URL(entry, import.meta.url), params, onDeath })
+    const common = { pool: memory.report.pool, io: config.io } as const
+    const lanes: LaneHandle[] = []
+    for (let store = 0; store < shards.stores; store++) {
+      const reader: HostReaderParams = { ...common, clients: [ACTOR.manager, ACTOR.hostRestore] }
+      lanes.push(spawn(ACTOR.hostReader(store), '../actors/host-reader/loop.js', reader))
+      const writer: WritebackParams = { ...common, client: ACTOR.manager, windowBytes: config.writeInFlightBytes }
+      lanes.push(spawn(ACTOR.writeback(store), '../actors/writeback/loop.js', writer))
+    }
+    const dram: DramWorkerParams = { ...common, client: ACTOR.manager }
+    lanes.push(spawn(ACTOR.dramWorker, '../actors/dram-worker/loop.js', dram))
+    const restore: HostRestoreParams = {
+      ...common,
+      client: ACTOR.manager,
+      readers: Array.from({ length: shards.stores }, (_, store) => ACTOR.hostReader(store)),
+      windowOffsetBytes: memory.windowOffsetBytes,
+      windowBytes: memory.windowBytes,
+    }
+    lanes.push(spawn(ACTOR.hostRestore, '../actors/host-restore/loop.js', restore))
+    await Promise.all(lanes.map((lane) => lane.ready))
+
+    const actor = new Actor(wiring.seat(ACTOR.main), (port) => native.wake(port))
+    const outbox = actor.outbox<ControlRequest>(ACTOR.manager, controlRequestCodec)
+    let served: () => void = () => {}
+    let ended: (unfinished: number) => void = () => {}
+    const serving = new Promise<void>((resolve) => {
+      served = resolve
+    })
+    const drained = new Promise<number>((resolve) => {
+      ended = resolve
+    })
+    const inbox = feed(actor.inbox<ControlReply>(ACTOR.manager, controlReplyCodec), (reply) => {
+      if (reply.kind === 'serving') served()
+      else ended(reply.unfinished)
+    })
+    const seat = new MainSeat(actor, [inbox], [outbox])
+    seat.open()
+    const manager = spawn(
+      ACTOR.manager,
+      '../manager/loop.js',
+      managerParams(config, memory, shards, report.epoch, uids),
+    )
+    lanes.push(manager)
+    await Promise.all([manager.ready, serving])
+    const pages = [
+      { buffer: wiring.seat(ACTOR.manager).counters, layout: MANAGER_LAYOUT },
+      ...laneNames(shards.stores).map(({ name, layout }) => ({ buffer: wiring.seat(name).counters, layout })),
+    ]
+    return new RunningManager({ report, native, shards, lanes, seat, outbox, pages, drained })
+  }
+
+  /** False from the moment a drain begins. */
+  get ready(): boolean {
+    return this.serving
+  }
+
+  /** Current gauges by exported name. */
+  gauges(): Map<string, number> {
+    return gaugesOf(this.pages, this.shown)
+  }
+
+  /** Refuses new work, ends what was admitted within `limitUs`, stops every lane and releases everything. */
+  async drain(limitUs: number): Promise<DrainReport> {
+    this.serving = false
+    this.outbox.send({ kind: 'drain', limitUs })
+    this.seat.flush()
+    const unfinished = await this.drained
+    for (const lane of this.lanes) await lane.stop(() => {})
+    this.seat.close()
+    const leaks: Record<string, number> = {}
+    for (const [name, value] of this.gauges()) {
+      if (value !== 0 && !NOT_OWNERSHIP.has(name.replace(/\{.*/, ''))) leaks[name] = value
+    }
+    this.shards.close()
+    this.native.closePool(this.report.pool.pool)
+    return { unfinished, leaks }
+  }
+
+  /** Resolves when the Manager has drained although nobody here asked: a client sent DRAIN. */
+  get drainedByClient(): Promise<number> {
+    return this.drained
+  }
+}
+
+function openMemory(native: Native, config: ResolvedConfig): Memory {
+  const windowBytes = config.ssdPaths.length > 0 ? config.windowBytes : 0
+  try {
+    const report = native.openPool(config.poolBytes)
+    return { report, windowOffsetBytes: config.poolBytes - windowBytes, windowBytes }
+  } catch (error) {
+    throw toOrbitError(error)
+  }
+}
+
+function laneNames(stores: number): { readonly name: string; readonly layout: CounterLayout }[] {
+  const names: { readonly name: string; readonly layout: CounterLayout }[] = [
+    { name: ACTOR.dramWorker, layout: LAYOUTS.dramWorker },
+    { name: ACTOR.hostRestore, layout: LAYOUTS.hostRestore },
+  ]
+  for (let store = 0; store < stores; store++) {
+    names.push({ name: ACTOR.hostReader(store), layout: LAYOUTS.hostReader })
+    names.push({ name: ACTOR.writeback(store), layout: LAYOUTS.writeback })
+  }
+  return names
+}
+
+/** Every actor and every ring. */
+function wire(stores: number): Wiring {
+  const wiring = new Wiring()
+  wiring.actor(ACTOR.main, { series: [], histograms: [] })
+  wiring.actor(ACTOR.manager, MANAGER_LAYOUT)
+  for (const { name, layout } of laneNames(stores)) wiring.actor(name, layout)
+  wiring.connectPair(ACTOR.main, ACTOR.manager)
+  for (const { name } of laneNames(stores)) wiring.connectPair(ACTOR.manager, name)
+  for (let store = 0; store < stores; store++) wiring.connectPair(ACTOR.hostRestore, ACTOR.hostReader(store))
+  return wiring
+}
+
+function managerParams(
+  config: ResolvedConfig,
+  memory: Memory,
+  shards: OpenShards,
+  epoch: number,
+  uids: readonly number[],
+): ManagerParams {
+  const seed = randomBytes(8)
+  const tierBytes = config.poolBytes + (shards.stores > 0 ? config.ssdCapacityBytes : 0)
+  return {
+    io: config.io,
+    pool: memory.report.pool,
+    socketPath: config.socketPath,
+    options: managerOptions(config, epoch, uids),
+    storage: {
+      poolBytes: memory.windowOffsetBytes,
+      entriesMax: Math.min(ENTRIES_MAX, Math.max(ENTRIES_MIN, Math.ceil(tierBytes / 4096))),
+      directorySeed: [seed.readUInt32LE(0), seed.readUInt32LE(4)],
+      shards: shards.places,
+      extentAlignmentBytes: SECTOR_BYTES,
+      writeQueueBytesMax: config.writeQueueBytes,
+      writeWindowBytes: config.writeInFlightBytes,
+      writeWindowBytesMin: Math.min(config.writeInFlightBytes, 4 << 20),
+      writeWindowRestoreUs: 5_000,
+      assemblyAgeUsMax: 60_000_000,
+    },
+    stores: shards.stores,
+  }
+}
