@@ -69,7 +69,7 @@ for (const file of files) {
   const text = readFileSync(join(src, file), 'utf8')
   const room = roomOf(file)
   const edges = []
-  for (const match of text.matchAll(/(?:from|import)\s*\(?\s*['"]([^'"]+)['"]/g)) {
+  for (const match of text.matchAll(/(?:^|[\s;}])(?:from|import)\s*\(?\s*['"]([^'"]+)['"]/g)) {
     const specifier = match[1]
     let target
     let targetPath = specifier

@@ -1,6 +1,6 @@
 import { MANAGER_DEFAULTS, type ManagerOptions } from '../manager/options.js'
 import { ConfigError } from '../shared/base/errors.js'
-import { alignDown, MIB, PAGE_BYTES, SECTOR_BYTES } from '../shared/base/units.js'
+import { alignDown, MIB, SECTOR_BYTES } from '../shared/base/units.js'
 
 /** What a Manager is started with, in units of the machine: bytes and microseconds. */
 export interface ManagerConfig {
@@ -41,7 +41,8 @@ const WINDOW_BYTES_MIN = 4 * MIB
  * @throws ConfigError config_conflict or config_bad_value
  */
 export function resolveConfig(config: ManagerConfig): ResolvedConfig {
-  const { poolBytes, ssdPaths, ssdCapacityBytes, ssdShardsPerPath } = config
+  const { ssdPaths, ssdCapacityBytes, ssdShardsPerPath } = config
+  const poolBytes = alignDown(config.poolBytes, MIB)
   const shards = Math.max(1, ssdPaths.length) * ssdShardsPerPath
   const shardBytes = alignDown(Math.floor(ssdCapacityBytes / shards), SECTOR_BYTES)
   if (ssdPaths.length > 0 && shardBytes < MIB) {
@@ -72,7 +73,7 @@ export function resolveConfig(config: ManagerConfig): ResolvedConfig {
   }
   const windowBytes = alignDown(
     Math.max(WINDOW_BYTES_MIN, Math.min(WINDOW_BYTES, Math.floor(poolBytes / WINDOW_POOL_SHARE))),
-    PAGE_BYTES,
+    MIB,
   )
   const writeQueueBytes = config.writeQueueBytes ?? Math.floor(poolBytes / 4)
   if (writeQueueBytes > poolBytes) {
@@ -84,6 +85,7 @@ export function resolveConfig(config: ManagerConfig): ResolvedConfig {
   }
   return {
     ...config,
+    poolBytes,
     shardBytes,
     windowBytes,
     queryBudgetBytes,

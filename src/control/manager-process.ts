@@ -1,25 +1,21 @@
 import { randomBytes } from 'node:crypto'
 import type { Registry } from 'prom-client'
-import { DRAM_WORKER_HISTOGRAMS, DRAM_WORKER_SERIES } from '../actors/dram-worker/counters.js'
-import type { DramWorkerParams } from '../actors/dram-worker/params.js'
-import { HOST_READER_HISTOGRAMS, HOST_READER_SERIES } from '../actors/host-reader/counters.js'
-import type { HostReaderParams } from '../actors/host-reader/params.js'
-import { HOST_RESTORE_HISTOGRAMS, HOST_RESTORE_SERIES } from '../actors/host-restore/counters.js'
-import type { HostRestoreParams } from '../actors/host-restore/params.js'
+import { DRAM_WORKER_ENTRY, DRAM_WORKER_LAYOUT, type DramWorkerParams } from '../actors/dram-worker/params.js'
+import { HOST_READER_ENTRY, HOST_READER_LAYOUT, type HostReaderParams } from '../actors/host-reader/params.js'
+import { HOST_RESTORE_ENTRY, HOST_RESTORE_LAYOUT, type HostRestoreParams } from '../actors/host-restore/params.js'
 import { feed } from '../actors/runtime/loop.js'
 import { MainSeat } from '../actors/runtime/main-seat.js'
 import type { Outbox } from '../actors/runtime/outbox.js'
 import { type LaneDeath, type LaneHandle, spawnLane } from '../actors/runtime/spawn.js'
 import { Actor, Wiring } from '../actors/runtime/wiring.js'
-import { WRITEBACK_HISTOGRAMS, WRITEBACK_SERIES } from '../actors/writeback/counters.js'
-import type { WritebackParams } from '../actors/writeback/params.js'
-import { toOrbitError } from '../binding/errors.js'
+import { WRITEBACK_ENTRY, WRITEBACK_LAYOUT, type WritebackParams } from '../actors/writeback/params.js'
+import { opening } from '../binding/errors.js'
 import { loadNative } from '../binding/load.js'
 import { describeProbe } from '../binding/probe.js'
 import type { Native, PoolReport, Probe } from '../binding/surface.js'
 import { controlReplyCodec, controlRequestCodec } from '../manager/codecs.js'
 import type { ControlReply, ControlRequest } from '../manager/messages.js'
-import { ACTOR, MANAGER_LAYOUT, type ManagerParams } from '../manager/params.js'
+import { ACTOR, MANAGER_ENTRY, MANAGER_LAYOUT, type ManagerParams } from '../manager/params.js'
 import { CapabilityError } from '../shared/base/errors.js'
 import { SECTOR_BYTES } from '../shared/base/units.js'
 import type { CounterLayout } from '../shared/rings/counter-page.js'
@@ -55,12 +51,11 @@ export interface DrainReport {
   readonly leaks: Readonly<Record<string, number>>
 }
 
-const LAYOUTS = {
-  dramWorker: { series: DRAM_WORKER_SERIES, histograms: DRAM_WORKER_HISTOGRAMS },
-  hostReader: { series: HOST_READER_SERIES, histograms: HOST_READER_HISTOGRAMS },
-  hostRestore: { series: HOST_RESTORE_SERIES, histograms: HOST_RESTORE_HISTOGRAMS },
-  writeback: { series: WRITEBACK_SERIES, histograms: WRITEBACK_HISTOGRAMS },
-} as const satisfies Record<string, CounterLayout>
+/** Reads or writes that one lane keeps in flight: enough for one NVMe device. */
+const IO_DEPTH = 128
+/** Parts of jobs that a copying lane keeps on its stream, and granules in one part: about 16 MiB at most each. */
+const STREAM_PARTS = 16
+const PART_DESCRIPTORS = 32
 
 /** Gauges that describe capacity or content: everything else must be zero at rest. */
 const NOT_OWNERSHIP = new Set([
@@ -168,26 +163,33 @@ export class RunningManager {
     onDeath: (death: LaneDeath) => void,
   ): Promise<RunningManager> {
     const wiring = wire(shards.stores)
-    const spawn = <P>(name: string, entry: string, params: P) =>
-      spawnLane({ seat: wiring.seat(name), entry: new URL(entry, import.meta.url), params, onDeath })
+    const spawn = <P>(name: string, entry: URL, params: P) =>
+      spawnLane({ seat: wiring.seat(name), entry, params, onDeath })
     const common = { pool: memory.report.pool, io: config.io } as const
-    const lanes: LaneHandle[] = []
-    for (let store = 0; store < shards.stores; store++) {
-      const reader: HostReaderParams = { ...common, clients: [ACTOR.manager, ACTOR.hostRestore] }
-      lanes.push(spawn(ACTOR.hostReader(store), '../actors/host-reader/loop.js', reader))
-      const writer: WritebackParams = { ...common, client: ACTOR.manager, windowBytes: config.writeInFlightBytes }
-      lanes.push(spawn(ACTOR.writeback(store), '../actors/writeback/loop.js', writer))
-    }
-    const dram: DramWorkerParams = { ...common, client: ACTOR.manager }
-    lanes.push(spawn(ACTOR.dramWorker, '../actors/dram-worker/loop.js', dram))
-    const restore: HostRestoreParams = {
+    const submits = { ...common, depth: IO_DEPTH, register: true } as const
+    const copies = {
       ...common,
       client: ACTOR.manager,
+      parts: STREAM_PARTS,
+      partDescriptors: PART_DESCRIPTORS,
+    } as const
+    const lanes: LaneHandle[] = []
+    for (let store = 0; store < shards.stores; store++) {
+      const reader: HostReaderParams = { ...submits, clients: [ACTOR.manager, ACTOR.hostRestore] }
+      lanes.push(spawn(ACTOR.hostReader(store), HOST_READER_ENTRY, reader))
+      const writer: WritebackParams = { ...submits, client: ACTOR.manager, windowBytes: config.writeInFlightBytes }
+      lanes.push(spawn(ACTOR.writeback(store), WRITEBACK_ENTRY, writer))
+    }
+    const dram: DramWorkerParams = copies
+    lanes.push(spawn(ACTOR.dramWorker, DRAM_WORKER_ENTRY, dram))
+    const restore: HostRestoreParams = {
+      ...copies,
       readers: Array.from({ length: shards.stores }, (_, store) => ACTOR.hostReader(store)),
       windowOffsetBytes: memory.windowOffsetBytes,
       windowBytes: memory.windowBytes,
+      storeReads: IO_DEPTH,
     }
-    lanes.push(spawn(ACTOR.hostRestore, '../actors/host-restore/loop.js', restore))
+    lanes.push(spawn(ACTOR.hostRestore, HOST_RESTORE_ENTRY, restore))
     await Promise.all(lanes.map((lane) => lane.ready))
 
     const actor = new Actor(wiring.seat(ACTOR.main), (port) => native.wake(port))
@@ -206,11 +208,7 @@ export class RunningManager {
     })
     const seat = new MainSeat(actor, [inbox], [outbox])
     seat.open()
-    const manager = spawn(
-      ACTOR.manager,
-      '../manager/loop.js',
-      managerParams(config, memory, shards, report.epoch, uids),
-    )
+    const manager = spawn(ACTOR.manager, MANAGER_ENTRY, managerParams(config, memory, shards, report.epoch, uids))
     lanes.push(manager)
     await Promise.all([manager.ready, serving])
     const pages = [
@@ -255,22 +253,18 @@ export class RunningManager {
 
 function openMemory(native: Native, config: ResolvedConfig): Memory {
   const windowBytes = config.ssdPaths.length > 0 ? config.windowBytes : 0
-  try {
-    const report = native.openPool(config.poolBytes)
-    return { report, windowOffsetBytes: config.poolBytes - windowBytes, windowBytes }
-  } catch (error) {
-    throw toOrbitError(error)
-  }
+  const report = opening('pool', () => native.openPool(config.poolBytes))
+  return { report, windowOffsetBytes: config.poolBytes - windowBytes, windowBytes }
 }
 
 function laneNames(stores: number): { readonly name: string; readonly layout: CounterLayout }[] {
   const names: { readonly name: string; readonly layout: CounterLayout }[] = [
-    { name: ACTOR.dramWorker, layout: LAYOUTS.dramWorker },
-    { name: ACTOR.hostRestore, layout: LAYOUTS.hostRestore },
+    { name: ACTOR.dramWorker, layout: DRAM_WORKER_LAYOUT },
+    { name: ACTOR.hostRestore, layout: HOST_RESTORE_LAYOUT },
   ]
   for (let store = 0; store < stores; store++) {
-    names.push({ name: ACTOR.hostReader(store), layout: LAYOUTS.hostReader })
-    names.push({ name: ACTOR.writeback(store), layout: LAYOUTS.writeback })
+    names.push({ name: ACTOR.hostReader(store), layout: HOST_READER_LAYOUT })
+    names.push({ name: ACTOR.writeback(store), layout: WRITEBACK_LAYOUT })
   }
   return names
 }

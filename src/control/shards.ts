@@ -1,6 +1,6 @@
 import { mkdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { toOrbitError } from '../binding/errors.js'
+import { opening } from '../binding/errors.js'
 import type { Native, ShardReport } from '../binding/surface.js'
 import type { ShardPlace } from '../manager/storage/ports.js'
 import type { ResolvedConfig } from './config.js'
@@ -46,8 +46,8 @@ export function openShards(native: Native, config: ResolvedConfig): OpenShards {
   try {
     for (const path of shardPaths(config.ssdPaths, config.ssdShardsPerPath)) {
       mkdirSync(join(path, '..'), { recursive: true, mode: 0o700 })
-      locks.push(native.lockPath(`${path}.lock`))
-      const report = native.openShard(path, config.shardBytes, true)
+      locks.push(opening('lock', () => native.lockPath(`${path}.lock`)))
+      const report = opening('shard', () => native.openShard(path, config.shardBytes, true))
       files.push(report.file)
       if (!devices.includes(report.device)) devices.push(report.device)
       const store = devices.indexOf(report.device)
@@ -56,7 +56,7 @@ export function openShards(native: Native, config: ResolvedConfig): OpenShards {
     }
   } catch (error) {
     close()
-    throw toOrbitError(error)
+    throw error
   }
   return { places, reports, stores: devices.length, close }
 }

@@ -16,6 +16,8 @@ export interface ManagerParams {
   readonly stores: number
 }
 
+export const MANAGER_ENTRY = new URL('./loop.js', import.meta.url)
+
 /** The manager's counter page: the verbs' series first, then storage's. */
 export const MANAGER_LAYOUT: CounterLayout = {
   series: [...VERB_SERIES, ...STORAGE_SERIES],
