@@ -30,7 +30,7 @@ class DemoEngine {
     const worker = await connect({ ...greeting, role: 'worker' })
     await worker.register({
       instanceId,
-      namespaceInputs: [{ tag: 'model', value: Buffer.from('orbitkv demo') }],
+      namespaceInputs: new Map([['model', Buffer.from('orbitkv demo')]]),
       tpRank: 0,
       tpSize: 1,
       ppRank: 0,
