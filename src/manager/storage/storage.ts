@@ -2,21 +2,16 @@ import type { HostReaderReply } from '../../actors/host-reader/messages.js'
 import type { WritebackReply } from '../../actors/writeback/messages.js'
 import { invariant } from '../../shared/base/invariant.js'
 import type { Tally } from '../../shared/base/tally.js'
-import { PAGE_BYTES } from '../../shared/base/units.js'
-import { Directory, DRAM_SLOTS_MAX, ENTRY_STATE, NONE } from '../../shared/directory/directory.js'
+import { ENTRY_STATE, NONE } from '../../shared/directory/directory.js'
 import { KEY_BYTES } from '../../shared/directory/key-hash.js'
-import { ResidentTable } from '../../shared/directory/resident-table.js'
-import { ExtentShard } from '../../shared/extents/extent-shard.js'
-import { ExtentStore } from '../../shared/extents/extent-store.js'
 import type { GroupGeometry } from '../../shared/layout/regions.js'
-import { PoolAllocator } from '../../shared/pool/pool-allocator.js'
 import { DramCache } from '../cache/dram-cache.js'
-import { PoolMemory } from '../cache/pool-memory.js'
 import { Assemblies } from './assemblies.js'
-import { ClassTable } from './classes.js'
+import type { ClassTable } from './classes.js'
 import { STORAGE_COUNT as COUNT } from './counters.js'
-import { Entries, type EntryTables } from './entries.js'
+import type { Entries } from './entries.js'
 import { Fills } from './fills.js'
+import { gaugesOf, showGauges } from './gauges.js'
 import type { PageStorage } from './page-storage.js'
 import type {
   Claim,
@@ -28,17 +23,12 @@ import type {
   StorageOptions,
   StoragePorts,
 } from './ports.js'
+import { partsOf, type StorageParts } from './tables.js'
 import { Victims } from './victims.js'
 import { Writes } from './writes.js'
 
 /** How often assemblies that are too old are looked at again. */
 const COLLECT_INTERVAL_US = 100_000
-
-/** The parts that a Storage is made of; tests put broken ones in their place. */
-export interface StorageParts {
-  readonly entries: Entries
-  readonly classes: ClassTable
-}
 
 /**
  * The one owner of directory, extents, pool offsets, DRAM cache and SSD write scheduling. Pure state: driven by calls
@@ -301,42 +291,14 @@ export class Storage implements PageStorage {
   }
 
   gauges(): StorageGauges {
-    return {
-      interests: this.entries.interests,
-      assemblies: this.assemblies.count,
-      copiesInFlight: this.assemblies.copiesInFlight,
-      fillsInFlight: this.fills.count,
-      readsOutstanding: this.fills.outstanding,
-      readsQueued: this.fills.queued,
-      writesQueued: this.writes.queued,
-      writesQueuedBytes: this.writes.queuedBytes,
-      writesInFlight: this.writes.reserved,
-      writesInFlightBytes: this.writes.reservedBytes,
-      syncWaiters: this.writes.syncWaiters,
-      ssdPinnedBytes: this.entries.extents.pinnedBytes,
-      poolUsedBytes: this.entries.memory.pool.usedBytes,
-    }
+    return gaugesOf(this)
   }
 
   refreshGauges(): void {
-    const { pool } = this.entries.memory
-    const { extents } = this.entries
-    this.#tally.set(COUNT.poolUsedBytes, pool.usedBytes)
-    this.#tally.set(COUNT.poolCapacityBytes, this.#options.poolBytes)
-    this.#tally.set(COUNT.poolLargestFreeBytes, pool.largestFreeBytes)
-    this.#tally.set(COUNT.inflightBytes, this.assemblies.bytes)
-    this.#tally.set(COUNT.residentBytes, this.entries.residentBytes)
-    this.#tally.set(COUNT.residentBlocks, this.entries.residentBlocks)
-    this.#tally.set(COUNT.directoryEntries, this.entries.directory.live)
-    this.#tally.set(COUNT.ssdUsedBytes, extents.usedBytes)
-    this.#tally.set(COUNT.ssdPinnedBytes, extents.pinnedBytes)
-    this.#tally.add(COUNT.pinnedWriteSkips, extents.pinnedSkips - this.#pinnedSkips)
-    this.#pinnedSkips = extents.pinnedSkips
-    this.#tally.set(COUNT.writeQueuePending, this.writes.queued)
-    this.#tally.set(COUNT.writeQueueBytes, this.writes.queuedBytes)
-    this.#tally.set(COUNT.writesReserved, this.writes.reserved)
-    this.#tally.set(COUNT.fillsInflight, this.fills.count)
-    this.#tally.set(COUNT.readQueuePending, this.fills.queued)
+    const { pinnedSkips } = this.entries.extents
+    this.#tally.add(COUNT.pinnedWriteSkips, pinnedSkips - this.#pinnedSkips)
+    this.#pinnedSkips = pinnedSkips
+    showGauges(this, this.#tally)
   }
 
   readDone(store: number, reply: Extract<HostReaderReply, { kind: 'read-done' }>): void {
@@ -345,26 +307,5 @@ export class Storage implements PageStorage {
 
   writeDone(writer: number, reply: Extract<WritebackReply, { kind: 'write-done' }>): void {
     this.writes.done(writer, reply, this.#nowUs)
-  }
-}
-
-/** Real parts for the sizes of `options`. */
-function partsOf(options: StorageOptions): StorageParts {
-  const tables = tablesOf(options)
-  return { entries: new Entries(tables), classes: tables.classes }
-}
-
-/** Empty tables for the sizes of `options`. */
-export function tablesOf(options: StorageOptions): EntryTables {
-  const { entriesMax, directorySeed, poolBytes, shards, extentAlignmentBytes } = options
-  const replicasMax = Math.max(1, Math.min(entriesMax, Math.floor(poolBytes / PAGE_BYTES), DRAM_SLOTS_MAX))
-  return {
-    directory: new Directory({ entriesMax, seed: directorySeed }),
-    residents: new ResidentTable(replicasMax),
-    extents: new ExtentStore(
-      shards.map((shard) => new ExtentShard(shard.capacityBytes, extentAlignmentBytes, entriesMax)),
-    ),
-    memory: new PoolMemory(new PoolAllocator(poolBytes)),
-    classes: new ClassTable(entriesMax, poolBytes),
   }
 }

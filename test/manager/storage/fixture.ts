@@ -1,5 +1,6 @@
 import type { GranuleRun, StorageOptions } from '../../../src/manager/storage/ports.js'
-import { Storage, type StorageParts } from '../../../src/manager/storage/storage.js'
+import { Storage } from '../../../src/manager/storage/storage.js'
+import type { StorageParts } from '../../../src/manager/storage/tables.js'
 import { KIB, MIB } from '../../../src/shared/base/units.js'
 import type { GroupGeometry } from '../../../src/shared/layout/regions.js'
 import { FakeLanes, FakeTally } from './lanes.js'

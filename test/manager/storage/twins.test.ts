@@ -1,6 +1,7 @@
 import test from 'ava'
 import { Entries } from '../../../src/manager/storage/entries.js'
-import { Storage, tablesOf } from '../../../src/manager/storage/storage.js'
+import { Storage } from '../../../src/manager/storage/storage.js'
+import { tablesOf } from '../../../src/manager/storage/tables.js'
 import { KIB } from '../../../src/shared/base/units.js'
 import { ENTRY_STATE } from '../../../src/shared/directory/directory.js'
 import { ExtentShard } from '../../../src/shared/extents/extent-shard.js'

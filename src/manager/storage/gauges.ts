@@ -1,0 +1,54 @@
+import type { Tally } from '../../shared/base/tally.js'
+import type { Assemblies } from './assemblies.js'
+import { STORAGE_COUNT as COUNT } from './counters.js'
+import type { Entries } from './entries.js'
+import type { Fills } from './fills.js'
+import type { StorageGauges } from './ports.js'
+import type { Writes } from './writes.js'
+
+/** The nouns of storage, each with its own share of the gauges. */
+interface Nouns {
+  readonly entries: Entries
+  readonly assemblies: Assemblies
+  readonly fills: Fills
+  readonly writes: Writes
+}
+
+/** What must be zero at rest. */
+export function gaugesOf({ entries, assemblies, fills, writes }: Nouns): StorageGauges {
+  return {
+    interests: entries.interests,
+    assemblies: assemblies.count,
+    copiesInFlight: assemblies.copiesInFlight,
+    fillsInFlight: fills.count,
+    readsOutstanding: fills.outstanding,
+    readsQueued: fills.queued,
+    writesQueued: writes.queued,
+    writesQueuedBytes: writes.queuedBytes,
+    writesInFlight: writes.reserved,
+    writesInFlightBytes: writes.reservedBytes,
+    syncWaiters: writes.syncWaiters,
+    ssdPinnedBytes: entries.extents.pinnedBytes,
+    poolUsedBytes: entries.memory.pool.usedBytes,
+  }
+}
+
+/** Sets every gauge of the counter page to what is so now. */
+export function showGauges({ entries, assemblies, fills, writes }: Nouns, tally: Tally): void {
+  const { directory, extents } = entries
+  const { pool } = entries.memory
+  tally.set(COUNT.poolUsedBytes, pool.usedBytes)
+  tally.set(COUNT.poolCapacityBytes, pool.usedBytes + pool.freeBytes)
+  tally.set(COUNT.poolLargestFreeBytes, pool.largestFreeBytes)
+  tally.set(COUNT.inflightBytes, assemblies.bytes)
+  tally.set(COUNT.residentBytes, entries.residentBytes)
+  tally.set(COUNT.residentBlocks, entries.residentBlocks)
+  tally.set(COUNT.directoryEntries, directory.live)
+  tally.set(COUNT.ssdUsedBytes, extents.usedBytes)
+  tally.set(COUNT.ssdPinnedBytes, extents.pinnedBytes)
+  tally.set(COUNT.writeQueuePending, writes.queued)
+  tally.set(COUNT.writeQueueBytes, writes.queuedBytes)
+  tally.set(COUNT.writesReserved, writes.reserved)
+  tally.set(COUNT.fillsInflight, fills.count)
+  tally.set(COUNT.readQueuePending, fills.queued)
+}
