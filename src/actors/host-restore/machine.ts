@@ -77,7 +77,9 @@ export class HostRestoreMachine {
     this.#storeReads = storeReads
     this.#partDescriptors = partDescriptors
     this.#window = new RestoreWindow(options.windowOffsetBytes, options.windowBytes)
-    this.#shareBytes = shareOf(this.#window.capacityBytes)
+    const { capacityBytes } = this.#window
+    invariant(stores === 0 || capacityBytes > 0, 'a window that is read into holds a granule', { capacityBytes })
+    this.#shareBytes = shareOf(capacityBytes)
     this.#reads = new OperationSlots(reads)
     this.#askAt = new Array<Ask | null>(reads).fill(null)
     this.#readJobAt = new Array<RestoreJob | null>(reads).fill(null)
@@ -465,7 +467,7 @@ export interface HostRestoreOptions {
   /** Pool memory to read into; the manager charged it once, at start. */
   readonly windowOffsetBytes: number
   readonly windowBytes: number
-  /** Host-reader lanes. */
+  /** Host-reader lanes; with none every source must be in DRAM and the window may be empty. */
   readonly stores: number
   /** Reads outstanding at one reader at most; about the reader's depth, so that the queue there stays short. */
   readonly storeReads: number

@@ -28,11 +28,10 @@ export class RestoreWindow {
   readonly #held: Uint8Array
   #usedBytes = 0
 
-  /** @param bytes at least one granule; what is beyond whole places stays unused */
+  /** @param bytes what is beyond whole places stays unused; a window without places gives nothing out */
   constructor(offsetBytes: number, bytes: number) {
     invariant(offsetBytes % PAGE_BYTES === 0, 'a window starts on a page', { offsetBytes })
     this.#places = Math.floor(bytes / GRANULE_BYTES_MAX)
-    invariant(this.#places >= 1, 'a window holds a granule', { bytes })
     this.#offsetBytes = offsetBytes
     this.#unitBytes = new Int32Array(this.#places)
     this.#unitsHeld = new Int32Array(this.#places)

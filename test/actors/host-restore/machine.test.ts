@@ -595,6 +595,12 @@ test('host-restore: sources in DRAM are copied with no read', (t) => {
   t.deepEqual(run.ended, [1])
 })
 
+test('host-restore: with no SSD it needs no window; with one it must have room', (t) => {
+  const dramOnly = { ...OPTIONS, stores: 0, windowBytes: 0 }
+  t.true(new HostRestoreMachine(dramOnly, new PlainTally()).idle)
+  t.throws(() => new HostRestoreMachine({ ...dramOnly, stores: 1 }, new PlainTally()), { message: /holds a granule/ })
+})
+
 test('host-restore: a failed read asks the readers to drop what waits and holds the slot until the rest has ended', (t) => {
   const run = new Run(real)
   const sources = Array.from({ length: 4 }, (_, granule) => ({ generation: granule, granule: 0, resident: false }))
