@@ -230,9 +230,9 @@ export function parseFlags(argv: readonly string[]): FlagValues {
     const argument = argv[i] as string
     const match = /^--([a-z][a-z0-9-]*)(?:=(.*))?$/.exec(argument)
     const name = match?.[1] ?? argument
-    const flag = (FLAGS as Readonly<Record<string, Flag>>)[name]
+    const flag = Object.hasOwn(FLAGS, name) ? (FLAGS as Readonly<Record<string, Flag>>)[name] : undefined
     if (match === null || flag === undefined) {
-      const instead = REPLACED[name]
+      const instead = Object.hasOwn(REPLACED, name) ? REPLACED[name] : undefined
       throw new ConfigError(
         'config_unknown_flag',
         `Cannot start with '${argument}': there is no such flag${instead === undefined ? '; --help lists them' : `; use ${instead}`}`,

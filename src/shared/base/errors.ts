@@ -44,7 +44,7 @@ export class InvariantError extends OrbitError {
 
 /**
  * Every error code, with the number that stands for it on the wire and in completion slots.
- * Numbers are never reused. docs/errors.md explains each; test/shared/base/errors.test.ts holds both together.
+ * Numbers are never reused. docs/errors.md explains each; test/docs/errors.test.ts holds both together.
  */
 export const ERROR_CODES = {
   ok: 0,
