@@ -84,7 +84,10 @@ export function runLane(lane: Lane): void {
     const busy = taken > 0 || reaped > 0
     const working = lane.hasNativeWork()
     reaped = native !== null && (submitted > 0 || working) ? reap(native.port.pump(submitted, 0, 0), 'pump') : 0
-    if (lane.ended() && flushed) return
+    if (lane.ended() && flushed) {
+      lane.control.sayLeft()
+      return
+    }
     if (!busy && reaped === 0) reaped = park(lane, working, idle)
   }
 }

@@ -1,4 +1,5 @@
 import { parentPort, Worker, workerData } from 'node:worker_threads'
+import { ActorControl } from '../../shared/rings/control.js'
 import type { Seat } from './wiring.js'
 
 /** How long a worker may take to say `ready`: starting and loading the addon takes about 30 ms. */
@@ -32,7 +33,7 @@ export interface SpawnOptions<P> {
   readonly entry: URL
   /** Plain, posted to the worker. */
   readonly params: P
-  /** Called once when the lane throws or exits unasked. Lanes are fail-stop: end the process, with this report. */
+  /** Called once when the lane throws, or exits before its loop has ended and unasked. Lanes are fail-stop: end the process, with this report. */
   onDeath(death: LaneDeath): void
 }
 
@@ -52,6 +53,7 @@ export class LaneHandle {
 
   constructor(options: SpawnOptions<unknown>) {
     const { seat } = options
+    const control = new ActorControl(seat.control)
     this.name = seat.name
     this.worker = new Worker(options.entry, { workerData: { seat, params: options.params }, name: seat.name })
     this.worker.on('error', (error) => {
@@ -59,7 +61,7 @@ export class LaneHandle {
     })
     this.exited = new Promise((resolve) => {
       this.worker.on('exit', (exitCode) => {
-        const left = this.expected && this.thrown === null
+        const left = this.thrown === null && (this.expected || control.hasLeft())
         this.end ??= left ? 'left' : 'died'
         resolve()
         if (!left) options.onDeath({ name: seat.name, error: this.thrown, exitCode })
@@ -71,8 +73,8 @@ export class LaneHandle {
   }
 
   /**
-   * Ends the lane: `sendStop` puts a STOP record into its ring, the lane drains and leaves by itself; after `limitMs`
-   * it is terminated. Never rejects. Idempotent after the end.
+   * Ends the lane: `sendStop` puts a STOP record into its ring (or nothing, when a peer sends it), the lane drains and
+   * leaves by itself; after `limitMs` it is terminated. Never rejects. Idempotent after the end.
    */
   async stop(sendStop: () => void, limitMs: number = STOP_MS_MAX): Promise<LaneEnd> {
     if (this.end !== null) return this.end

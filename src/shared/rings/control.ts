@@ -7,10 +7,12 @@ import { noNativeWake, PeerWaker } from './park.js'
  *
  *   byte 0     park word (park.ts); the addon reads it too, as element 0 of `parkWord`
  *   byte 128   number of the actor's port plus 1, 0 while it has none: whom native wake-ups go to
+ *   byte 256   1 once the actor's loop has ended by itself: an exit of its thread is then no death
  */
-const CONTROL_BYTES = 256
+const CONTROL_BYTES = 384
 export const PARK_WORD = 0
 const PORT_WORD = 32
+const LEFT_WORD = 64
 
 /** Makes an actor's control words. */
 export function createControl(): SharedArrayBuffer {
@@ -37,6 +39,15 @@ export class ActorControl {
   /** The actor's port, or -1. */
   port(): number {
     return this.cells.load(PORT_WORD) - 1
+  }
+
+  /** Says that the loop has ended in order. By the actor, as its last word. */
+  sayLeft(): void {
+    this.cells.store(LEFT_WORD, 1)
+  }
+
+  hasLeft(): boolean {
+    return this.cells.load(LEFT_WORD) === 1
   }
 }
 

@@ -3,6 +3,7 @@ import { MainSeat } from '../../../../src/actors/runtime/main-seat.js'
 import type { Outbox } from '../../../../src/actors/runtime/outbox.js'
 import { type LaneDeath, type LaneHandle, spawnLane } from '../../../../src/actors/runtime/spawn.js'
 import { Actor, type RingSizes, Wiring } from '../../../../src/actors/runtime/wiring.js'
+import { type BedKind, bedOf } from './bed.js'
 import { type TestMessage, testCodec } from './messages.js'
 
 const NO_COUNTERS = { series: [], histograms: [] }
@@ -21,23 +22,37 @@ export interface Rig {
   readonly died: Promise<LaneDeath>
 }
 
-export function oneLane(sizes: RingSizes, params: { readonly seed: number; readonly broken?: boolean }): Rig {
+export function oneLane(
+  sizes: RingSizes,
+  params: { readonly seed: number; readonly broken?: boolean },
+  bed: BedKind = 'js',
+): Rig {
   const wiring = new Wiring()
   for (const name of ['main', 'sink']) wiring.actor(name, NO_COUNTERS)
   wiring.connectPair('main', 'sink', sizes, sizes)
-  return rigOf(wiring, ['sink'], () => ({ client: 'main', ...params }))
+  return rigOf(wiring, ['sink'], () => ({ client: 'main', bed, ...params }), bed)
 }
 
-export function twoLanes(sizes: RingSizes, seed: number): Rig {
+export function twoLanes(sizes: RingSizes, seed: number, bed: BedKind = 'js'): Rig {
   const wiring = new Wiring()
   for (const name of ['main', 'source', 'sink']) wiring.actor(name, NO_COUNTERS)
   wiring.connectPair('main', 'source')
   wiring.connect('main', 'sink')
   wiring.connectPair('source', 'sink', sizes, sizes)
-  return rigOf(wiring, ['source', 'sink'], (name) => ({ client: 'source', seed: name === 'source' ? seed : seed + 1 }))
+  return rigOf(
+    wiring,
+    ['source', 'sink'],
+    (name) => ({ client: 'source', bed, seed: name === 'source' ? seed : seed + 1 }),
+    bed,
+  )
 }
 
-function rigOf(wiring: Wiring, names: readonly [string, ...string[]], params: (name: string) => object): Rig {
+function rigOf(
+  wiring: Wiring,
+  names: readonly [string, ...string[]],
+  params: (name: string) => object,
+  bed: BedKind,
+): Rig {
   const deaths: LaneDeath[] = []
   const received: TestMessage[] = []
   const awaited = new Map<string, () => void>()
@@ -45,7 +60,7 @@ function rigOf(wiring: Wiring, names: readonly [string, ...string[]], params: (n
   const died = new Promise<LaneDeath>((resolve) => {
     firstDeath = resolve
   })
-  const actor = new Actor(wiring.seat('main'), null)
+  const actor = new Actor(wiring.seat('main'), bedOf(bed).wakePort)
   const inbox = actor.inbox(names[0], testCodec)
   const toFirst = actor.outbox(names[0], testCodec)
   const main = new MainSeat(

@@ -1,12 +1,14 @@
 import { feed, runLane } from '../../../../src/actors/runtime/loop.js'
 import { sayReady, workerInput } from '../../../../src/actors/runtime/spawn.js'
 import { Actor } from '../../../../src/actors/runtime/wiring.js'
+import { type BedKind, bedOf } from './bed.js'
 import { checkNumber, delays, listFor, type TestMessage, testCodec } from './messages.js'
 
 /** Sends numbered records to `sink` as fast as the ring takes them and checks that they come back in order. */
 function run(): void {
-  const { seat, params } = workerInput<{ readonly seed: number }>()
-  const actor = new Actor(seat, null)
+  const { seat, params } = workerInput<{ readonly seed: number; readonly bed: BedKind }>()
+  const bed = bedOf(params.bed)
+  const actor = new Actor(seat, bed.wakePort)
   const orders = actor.inbox('main', testCodec)
   const reports = actor.outbox('main', testCodec)
   const echoes = actor.inbox('sink', testCodec)
@@ -28,12 +30,13 @@ function run(): void {
     delay()
   }
   const wantsTurn = (): boolean => sent < count && numbers.pending === 0
+  const native = bed.native(actor)
   sayReady()
   runLane({
     control: actor.control,
     inboxes: [feed(orders, order), feed(echoes, echo)],
     outboxes: [reports, numbers],
-    native: null,
+    native,
     perform: () => {
       for (let burst = 0; burst < 100 && wantsTurn(); burst++) {
         numbers.send({ kind: 'number', serial: sent, list: listFor(sent, scratch) })
@@ -42,7 +45,7 @@ function run(): void {
       }
       return 0
     },
-    hasNativeWork: () => false,
+    hasNativeWork: () => bed.parksNatively,
     nextTickUs: () => (wantsTurn() ? 0 : Number.POSITIVE_INFINITY),
     tick: () => {},
     nowUs: () => 0,
