@@ -135,6 +135,8 @@ export interface Port {
   /**
    * Sleeps until something native completes, the eventfd is written or `timeoutUs` passes (capped at 100,000), but
    * only while the park word is PARKED_NATIVE; then reaps as pump(0, 0, 0) does. Returns completions or -errno.
+   * A loop over park() must call some JavaScript function each turn: V8 looks for terminate() at function entry, and in
+   * a bare loop over native calls only after dozens of turns.
    */
   park(timeoutUs: number): number
   /** Reads and writes submitted and not reaped. */

@@ -1,0 +1,159 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { Worker } from 'node:worker_threads'
+import test, { type ExecutionContext } from 'ava'
+import { loadNative } from '../../src/binding/load.js'
+import { folderOf } from '../support/folder.js'
+import { needs } from '../support/needs.js'
+import type { ProcessOptions, ReadingOptions } from '../support/reading-worker.js'
+import { TestPort } from '../support/test-port.js'
+
+const native = loadNative()
+const probe = native.probe()
+
+const MIB = 1024 * 1024
+const READS = 128
+const BYTES = READS * MIB
+const POISON = 0x77
+const WORKER = new URL('../support/reading-worker.js', import.meta.url)
+/** Native parks come back after 100 ms, reads after about as much; the rest is a busy machine. A hang lasts for ever. */
+const BOUND_MS = 3000
+
+/** A pool and a file of READS MiB of 0xc3. */
+function bench(t: ExecutionContext, io: 'uring' | 'posix') {
+  const { pool } = native.openPool(2 * BYTES)
+  const { file } = native.openShard(join(folderOf(t), 'shard.dat'), BYTES, true)
+  const view = native.poolView(pool, 0, BYTES)
+  const port = new TestPort(native, { io, pool })
+  view.fill(0xc3)
+  t.deepEqual(port.run([{ op: 'write', file, fileOffset: 0, poolOffset: 0, bytes: BYTES }]), [BYTES])
+  view.fill(0)
+  t.teardown(() => {
+    port.close()
+    native.closeShard(file)
+    native.closePool(pool)
+  })
+  return { pool, file, view, port }
+}
+
+/** Blocks whose last byte has come. */
+function arrived(view: Uint8Array): number {
+  return Array.from({ length: READS }, (_, i) => view[(i + 1) * MIB - 1]).filter((byte) => byte === 0xc3).length
+}
+
+/**
+ * The owner of the reads has gone: hands the memory to somebody else (poison) and reads the whole file elsewhere on
+ * the same device, behind which nothing older can still be on its way.
+ */
+function assertNothingLands(t: ExecutionContext, { view, port, file }: ReturnType<typeof bench>): void {
+  view.fill(POISON)
+  for (let i = 0; i < 4; i++) port.run([{ op: 'read', file, fileOffset: 0, poolOffset: BYTES, bytes: BYTES }])
+  t.true(
+    Buffer.from(view.buffer, view.byteOffset, view.length).equals(Buffer.alloc(BYTES, POISON)),
+    'nothing landed late',
+  )
+}
+
+/** Resolves at 'exit', whatever the worker died of. */
+function ended(worker: Worker): Promise<void> {
+  worker.on('error', () => {})
+  return new Promise((resolve) => worker.once('exit', () => resolve()))
+}
+
+async function startReading(options: ReadingOptions): Promise<{ worker: Worker; id: number }> {
+  const worker = new Worker(WORKER, { workerData: options })
+  worker.on('error', () => {})
+  const [{ id }] = (await once(worker, 'message')) as [{ id: number }]
+  return { worker, id }
+}
+
+for (const io of ['uring', 'posix'] as const) {
+  const when = needs(io === 'posix' || probe.available, `io_uring: ${probe.reason}`)
+
+  for (const after of ['wait', 'park'] as const) {
+    when(`Port (${io}): terminate() during reads (${after}) resolves when none is on its way any more`, async (t) => {
+      const made = bench(t, io)
+      const { worker } = await startReading({ io, reads: READS, after, pool: made.pool, file: made.file })
+      const start = performance.now()
+      await worker.terminate()
+      t.true(performance.now() - start < BOUND_MS)
+      t.log(`${arrived(made.view)} of ${READS} reads had arrived after ${Math.round(performance.now() - start)} ms`)
+      assertNothingLands(t, made)
+    })
+  }
+
+  for (const after of ['exit', 'throw'] as const) {
+    when(`Port (${io}): a worker that ends by ${after} during reads has drained when 'exit' comes`, async (t) => {
+      const made = bench(t, io)
+      const worker = new Worker(WORKER, {
+        workerData: { io, reads: READS, after, pool: made.pool, file: made.file } satisfies ReadingOptions,
+      })
+      await ended(worker)
+      assertNothingLands(t, made)
+    })
+  }
+
+  when(`Port (${io}): a parked worker that is woken first terminates within a park`, async (t) => {
+    const made = bench(t, io)
+    const { worker, id } = await startReading({ io, reads: 1, after: 'park', pool: made.pool, file: made.file })
+    const start = performance.now()
+    const terminated = worker.terminate()
+    native.wake(id)
+    await terminated
+    t.true(performance.now() - start < BOUND_MS)
+    t.log(`${Math.round(performance.now() - start)} ms`)
+  })
+
+  when(`Port (${io}): 24 workers ended in the middle of reads leave no descriptor behind`, async (t) => {
+    const made = bench(t, io)
+    const round = async (): Promise<void> => {
+      const options = { io, reads: 32, after: 'wait', pool: made.pool, file: made.file } as const
+      const started = await Promise.all(Array.from({ length: 4 }, () => startReading(options)))
+      await Promise.all(started.map(({ worker }) => worker.terminate()))
+    }
+    await round()
+    const before = readdirSync('/proc/self/fd').length
+    for (let i = 0; i < 5; i++) await round()
+    t.is(readdirSync('/proc/self/fd').length, before)
+    assertNothingLands(t, made)
+  })
+
+  for (const owner of ['main', 'worker'] as const) {
+    for (const after of owner === 'main' ? (['wait'] as const) : (['wait', 'park'] as const)) {
+      when(
+        `Port (${io}): process.exit() during reads of the ${owner} thread (${after}) ends the process`,
+        async (t) => {
+          const options: ProcessOptions = { io, path: join(folderOf(t), 'shard.dat'), reads: 64, owner, after }
+          const child = spawn(process.execPath, [fileURLToPath(WORKER), JSON.stringify(options)], {
+            stdio: ['ignore', 'pipe', 'inherit'],
+          })
+          let output = ''
+          child.stdout.on('data', (text) => {
+            output += text
+          })
+          const timer = setTimeout(() => child.kill('SIGKILL'), BOUND_MS)
+          const [code, signal] = await once(child, 'close')
+          clearTimeout(timer)
+          t.deepEqual([code, signal], [3, null])
+          // What main owns is whole after shutdown(): drained, or given up before it reached the device.
+          if (owner === 'main') t.true(Number(output) >= 0 && Number(output) <= 64)
+        },
+      )
+    }
+  }
+}
+
+test('wakeAll: reaches ports of every thread', async (t) => {
+  const { pool } = native.openPool(2 * MIB)
+  const port = new TestPort(native, { io: 'posix', pool })
+  port.parkWord[0] = 2
+  native.wakeAll()
+  const start = performance.now()
+  t.is(port.port.park(100_000), 0)
+  t.true(performance.now() - start < 90)
+  port.close()
+  native.closePool(pool)
+})
