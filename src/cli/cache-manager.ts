@@ -87,7 +87,7 @@ async function untilDrained(
 ): Promise<number> {
   const signal = await new Promise<string>((resolve) => {
     for (const name of ['SIGTERM', 'SIGINT'] as const) process.once(name, () => resolve(name))
-    void manager.drainedByClient.then(() => resolve('DRAIN'))
+    void manager.drainAsked.then(() => resolve('DRAIN'))
   })
   log.info({ signal }, 'draining')
   const { unfinished, leaks } = await manager.drain(limitUs)

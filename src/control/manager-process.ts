@@ -6,7 +6,7 @@ import { HOST_RESTORE_ENTRY, HOST_RESTORE_LAYOUT, type HostRestoreParams } from 
 import { feed } from '../actors/runtime/loop.js'
 import { MainSeat } from '../actors/runtime/main-seat.js'
 import type { Outbox } from '../actors/runtime/outbox.js'
-import { type LaneDeath, type LaneHandle, spawnLane } from '../actors/runtime/spawn.js'
+import { type LaneDeath, type LaneHandle, STOP_MS_MAX, spawnLane } from '../actors/runtime/spawn.js'
 import { Actor, Wiring } from '../actors/runtime/wiring.js'
 import { WRITEBACK_ENTRY, WRITEBACK_LAYOUT, type WritebackParams } from '../actors/writeback/params.js'
 import { opening } from '../binding/errors.js'
@@ -89,6 +89,8 @@ export class RunningManager {
   private readonly pages: readonly Page[]
   private readonly shown: Shown
   private readonly drained: Promise<number>
+  /** Resolves when a client sends DRAIN: whoever owns this Manager drains it then. */
+  readonly drainAsked: Promise<void>
   private serving = true
 
   private constructor(parts: {
@@ -100,6 +102,7 @@ export class RunningManager {
     outbox: Outbox<ControlRequest>
     pages: readonly Page[]
     drained: Promise<number>
+    drainAsked: Promise<void>
   }) {
     this.report = parts.report
     this.native = parts.native
@@ -109,6 +112,7 @@ export class RunningManager {
     this.outbox = parts.outbox
     this.pages = parts.pages
     this.drained = parts.drained
+    this.drainAsked = parts.drainAsked
     const ssd = parts.shards.stores > 0
     this.shown = (name) => ssd || !name.startsWith('ssd_')
     this.metrics = metricsOf(this.pages, this.shown, { io: parts.report.io, ssd: ssd ? 'on' : 'off' })
@@ -202,8 +206,13 @@ export class RunningManager {
     const drained = new Promise<number>((resolve) => {
       ended = resolve
     })
+    let asked: () => void = () => {}
+    const drainAsked = new Promise<void>((resolve) => {
+      asked = resolve
+    })
     const inbox = feed(actor.inbox<ControlReply>(ACTOR.manager, controlReplyCodec), (reply) => {
       if (reply.kind === 'serving') served()
+      else if (reply.kind === 'drain-asked') asked()
       else ended(reply.unfinished)
     })
     const seat = new MainSeat(actor, [inbox], [outbox])
@@ -215,7 +224,7 @@ export class RunningManager {
       { buffer: wiring.seat(ACTOR.manager).counters, layout: MANAGER_LAYOUT },
       ...laneNames(shards.stores).map(({ name, layout }) => ({ buffer: wiring.seat(name).counters, layout })),
     ]
-    return new RunningManager({ report, native, shards, lanes, seat, outbox, pages, drained })
+    return new RunningManager({ report, native, shards, lanes, seat, outbox, pages, drained, drainAsked })
   }
 
   /** False from the moment a drain begins. */
@@ -231,10 +240,12 @@ export class RunningManager {
   /** Refuses new work, ends what was admitted within `limitUs`, stops every lane and releases everything. */
   async drain(limitUs: number): Promise<DrainReport> {
     this.serving = false
+    // From here on a lane that leaves is no death: the manager worker stops them all once everything has ended.
+    const left = this.lanes.map((lane) => lane.stop(() => {}, limitUs / 1000 + STOP_MS_MAX))
     this.outbox.send({ kind: 'drain', limitUs })
     this.seat.flush()
     const unfinished = await this.drained
-    for (const lane of this.lanes) await lane.stop(() => {})
+    await Promise.all(left)
     this.seat.close()
     const leaks: Record<string, number> = {}
     for (const [name, value] of this.gauges()) {
@@ -243,11 +254,6 @@ export class RunningManager {
     this.shards.close()
     this.native.closePool(this.report.pool.pool)
     return { unfinished, leaks }
-  }
-
-  /** Resolves when the Manager has drained although nobody here asked: a client sent DRAIN. */
-  get drainedByClient(): Promise<number> {
-    return this.drained
   }
 }
 

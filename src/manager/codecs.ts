@@ -4,6 +4,9 @@ import type { ControlReply, ControlRequest } from './messages.js'
 const DRAIN = 1
 const SERVING = 1
 const DRAINED = 2
+const DRAIN_ASKED = 3
+
+const KINDS = { serving: SERVING, drained: DRAINED, 'drain-asked': DRAIN_ASKED } as const
 
 /** Control requests: field 0 is the limit in microseconds. */
 export const controlRequestCodec: MessageCodec<ControlRequest> = {
@@ -20,11 +23,12 @@ export const controlRequestCodec: MessageCodec<ControlRequest> = {
 /** Control replies: field 0 is the number of unfinished operations. */
 export const controlReplyCodec: MessageCodec<ControlReply> = {
   encode(message, record) {
-    record.kind = message.kind === 'serving' ? SERVING : DRAINED
+    record.kind = KINDS[message.kind]
     if (message.kind === 'drained') record.fields[0] = message.unfinished
   },
   decode(record) {
     if (record.kind === SERVING) return { kind: 'serving' }
+    if (record.kind === DRAIN_ASKED) return { kind: 'drain-asked' }
     if (record.kind !== DRAINED) unknownKind('control replies', record.kind)
     return { kind: 'drained', unfinished: fieldOf(record, 0) }
   },

@@ -289,7 +289,8 @@ export class ManagerMachine {
         return dropDram(context, session, request)
       case 'drain':
         this.#drainWaiters.push({ session, request })
-        return this.#beginDrain(Number.POSITIVE_INFINITY)
+        context.out.push({ kind: 'control', reply: { kind: 'drain-asked' } })
+        return undefined
       case 'inspect':
       case 'stats':
         return inspect(context, session, request)

@@ -11,6 +11,8 @@ export type ControlRequest =
 export type ControlReply =
   /** The listener is open and engines may connect. */
   | { readonly kind: 'serving' }
+  /** A client sent DRAIN: main decides how long it may take and answers with `drain`. */
+  | { readonly kind: 'drain-asked' }
   /** Everything ended; `unfinished` operations were still open when the limit passed. The worker exits after it. */
   | { readonly kind: 'drained'; readonly unfinished: number }
 
