@@ -67,6 +67,7 @@ const NOT_OWNERSHIP = new Set([
   'orbitkv_cache_resident_blocks',
   'orbitkv_directory_entries',
   'orbitkv_ssd_used_bytes',
+  'orbitkv_ssd_write_window_bytes',
   'orbitkv_query_reserved_bytes_peak',
 ])
 
