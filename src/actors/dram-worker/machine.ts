@@ -29,7 +29,9 @@ import { DRAM_JOBS_MAX, type DramWorkerReply, type DramWorkerRequest } from './m
  * Invariants
  * - parts on the stream never exceed `parts`, and a part holds descriptors of one job only: its failure is one job's;
  * - no part of a job is queued before its fence is reached, and a fenced job holds up no other;
- * - jobs with parts to queue take turns, one part each;
+ * - jobs with parts to queue take turns, one part each; restores, for which a request waits, go before saves and
+ *   checksums, but after RESTORE_BURST parts of restores a waiting save or checksum is next; and these never hold more
+ *   than half of the places, so that a restore finds the stream short;
  * - a job is answered exactly once, and only when none of its parts is on the stream; a restore's slot is finished once,
  *   immediately before that answer; status 0 means that every descriptor was carried out;
  * - cancel changes nothing for a job that has ended, and nothing twice;
@@ -48,6 +50,10 @@ export class DramWorkerMachine {
   /** Jobs not answered; the job at the front has the next turn. */
   readonly #jobs: Job[] = []
   readonly #fences = new FenceWaits<Job>()
+  /** Parts of saves and checksums on the stream. */
+  #saveParts = 0
+  /** Parts of restores queued since the last part of a save or checksum. */
+  #restoreBurst = 0
   #nowUs = 0
   #stopping = false
   #stopped = false
@@ -173,13 +179,22 @@ export class DramWorkerMachine {
 
   #queueInTurns(out: DramWorkerEffect[]): void {
     while (this.#places.freeCount > 0) {
-      const turn = this.#jobs.findIndex((job) => job.ready)
+      const turn = this.#nextTurn()
       const job = this.#jobs[turn]
       if (job === undefined) return
       this.#queuePart(job, out)
       this.#jobs.splice(turn, 1)
       this.#jobs.push(job)
     }
+  }
+
+  /** Position of the job whose part goes next, or -1. */
+  #nextTurn(): number {
+    const restore = this.#jobs.findIndex((job) => job.ready && job.kind === 'restore')
+    const roomForSave = this.#saveParts < Math.max(1, this.#places.capacity / 2)
+    const save = roomForSave ? this.#jobs.findIndex((job) => job.ready && job.kind !== 'restore') : -1
+    const savesTurn = restore < 0 || (save >= 0 && this.#restoreBurst >= RESTORE_BURST)
+    return savesTurn ? save : restore
   }
 
   #queuePart(job: Job, out: DramWorkerEffect[]): void {
@@ -190,6 +205,11 @@ export class DramWorkerMachine {
     this.#firstAt[place] = first
     this.#countAt[place] = count
     job.partsInFlight += 1
+    if (job.kind === 'restore') this.#restoreBurst += 1
+    else {
+      this.#restoreBurst = 0
+      this.#saveParts += 1
+    }
     if (job.kind === 'checksum') {
       out.push({ kind: 'checksum', tag, doubles, offset, count, resultBase: place * this.#partDescriptors })
     } else out.push({ kind: 'copy', tag, direction: job.kind === 'restore' ? 0 : 1, doubles, offset, count })
@@ -203,6 +223,7 @@ export class DramWorkerMachine {
     this.#jobAt[place] = null
     this.#places.release(place)
     job.partsInFlight -= 1
+    if (job.kind !== 'restore') this.#saveParts -= 1
     if (result < 0) return this.#drop(job, ERROR_CODES.io_copy_failed, out)
     if (job.kind === 'checksum') this.#keepResults(job, place)
     if (job.over) this.#end(job, out)
@@ -290,6 +311,9 @@ export class DramWorkerMachine {
     this.#tally.set(COUNT.partsInFlight, this.inFlight)
   }
 }
+
+/** Parts of restores that may go before a waiting save: a save ends, however many restores come. */
+const RESTORE_BURST = 4
 
 export interface DramWorkerOptions {
   /** Parts on the stream at once, a power of two. */

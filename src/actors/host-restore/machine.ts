@@ -1,18 +1,16 @@
 import { ERROR_CODES } from '../../shared/base/errors.js'
 import { invariant, unreachable } from '../../shared/base/invariant.js'
 import type { Tally } from '../../shared/base/tally.js'
-import { GRANULE_BYTES_MAX } from '../../shared/base/units.js'
-import { COPY, READ, SOURCE } from '../../shared/layout/descriptors.js'
+import { COPY, SOURCE } from '../../shared/layout/descriptors.js'
 import { EMPTY_LIST } from '../../shared/layout/records.js'
 import { type SlotResult, terminalStateOf } from '../../shared/layout/slot-states.js'
 import { NONE_FAILED } from '../../shared/layout/wire/slots.js'
 import { FenceWaits } from '../../shared/scheduling/fence-waits.js'
 import { OperationSlots } from '../../shared/scheduling/operation-slots.js'
-import { CLIENT_READS_MAX, type HostReaderRequest } from '../host-reader/messages.js'
 import { HOST_RESTORE_COUNT as COUNT, HOST_RESTORE_HISTOGRAM as HISTOGRAM } from './counters.js'
-import { type Ask, RestoreJob, type StoreCursor } from './job.js'
+import { RestoreJob } from './job.js'
 import { type HostRestoreReply, type HostRestoreRequest, RESTORES_MAX } from './messages.js'
-import { RestoreWindow } from './window.js'
+import { type AskReader, OutstandingReads, type OutstandingReadsOptions } from './reads.js'
 
 /**
  * What host-restore does next. It owns a restore from its first record to its reply: the window memory of its reads,
@@ -44,47 +42,29 @@ import { RestoreWindow } from './window.js'
  */
 export class HostRestoreMachine {
   readonly #tally: Tally
-  readonly #storeReads: number
   readonly #partDescriptors: number
-  readonly #window: RestoreWindow
-  readonly #shareBytes: number
+  readonly #reads: OutstandingReads
   readonly #jobs = new Map<number, RestoreJob>()
   /** Jobs with reads to ask for; the job at the front has the next turn. */
   readonly #readers: RestoreJob[] = []
   /** Jobs with copies to submit; the job at the front has the next turn. */
   readonly #copiers: RestoreJob[] = []
   readonly #fences = new FenceWaits<RestoreJob>()
-  readonly #reads: OperationSlots
-  readonly #askAt: (Ask | null)[]
-  readonly #readJobAt: (RestoreJob | null)[]
-  readonly #readAt: Int32Array
-  readonly #readsOfStore: Int32Array
   readonly #parts: OperationSlots
   readonly #partJobAt: (RestoreJob | null)[]
   readonly #partSources: Int32Array
   readonly #partCount: Int32Array
   /** COPY descriptors of the parts on the stream, `partDescriptors` for each place. */
   readonly #copies: Float64Array
-  #nextBatch = 1
   #nowUs = 0
   #stopping = false
   #stopped = false
 
   constructor(options: HostRestoreOptions, tally: Tally) {
-    const { reads, storeReads, stores, parts, partDescriptors } = options
-    invariant(storeReads >= 1 && storeReads <= CLIENT_READS_MAX, 'reads fit the completion ring', { storeReads })
+    const { parts, partDescriptors } = options
     this.#tally = tally
-    this.#storeReads = storeReads
     this.#partDescriptors = partDescriptors
-    this.#window = new RestoreWindow(options.windowOffsetBytes, options.windowBytes)
-    const { capacityBytes } = this.#window
-    invariant(stores === 0 || capacityBytes > 0, 'a window that is read into holds a granule', { capacityBytes })
-    this.#shareBytes = shareOf(capacityBytes)
-    this.#reads = new OperationSlots(reads)
-    this.#askAt = new Array<Ask | null>(reads).fill(null)
-    this.#readJobAt = new Array<RestoreJob | null>(reads).fill(null)
-    this.#readAt = new Int32Array(reads)
-    this.#readsOfStore = new Int32Array(stores)
+    this.#reads = new OutstandingReads(options)
     this.#parts = new OperationSlots(parts)
     this.#partJobAt = new Array<RestoreJob | null>(parts).fill(null)
     this.#partSources = new Int32Array(parts * partDescriptors)
@@ -193,7 +173,7 @@ export class HostRestoreMachine {
   #startReads(out: HostRestoreEffect[]): void {
     for (let passed = 0; passed < this.#readers.length; ) {
       const job = this.#readers[0] as RestoreJob
-      const turn = this.#takeTurn(job, out)
+      const turn = this.#reads.takeTurn(job, (message) => out.push(message))
       if (turn === 'no-memory') return
       this.#readers.shift()
       if (job.readsLeft > 0) this.#readers.push(job)
@@ -201,78 +181,10 @@ export class HostRestoreMachine {
     }
   }
 
-  /** One turn: up to READS_PER_TURN reads at each store that the job needs. */
-  #takeTurn(job: RestoreJob, out: HostRestoreEffect[]): 'asked' | 'no-memory' | 'waits' {
-    let asked = false
-    let noMemory = false
-    for (const cursor of job.cursors) {
-      const doubles: number[] = []
-      const ask: Ask = { batch: this.#nextBatch, store: cursor.store, left: 0 }
-      noMemory = this.#collect(job, cursor, ask, doubles) || noMemory
-      if (ask.left === 0) continue
-      asked = true
-      this.#nextBatch += 1
-      job.asks.add(ask)
-      const list = { doubles: Float64Array.from(doubles), offset: 0, length: doubles.length }
-      out.push({ kind: 'ask-reader', store: ask.store, request: { kind: 'read-batch', batch: ask.batch, list } })
-    }
-    if (asked) return 'asked'
-    return noMemory ? 'no-memory' : 'waits'
-  }
-
-  /** Adds reads of one cursor to a message; true when the window had no room for the next. */
-  #collect(job: RestoreJob, cursor: StoreCursor, ask: Ask, doubles: number[]): boolean {
-    cursor.turnPage()
-    const { store } = cursor
-    invariant(store < this.#readsOfStore.length, 'a source names a store that exists', { store })
-    for (let read = cursor.peek(); read >= 0 && ask.left < READS_PER_TURN; read = cursor.peek()) {
-      const bytes = job.readField(read, SOURCE.bytes)
-      const cost = this.#window.costBytes(bytes)
-      if (this.#reads.freeCount === 0 || (this.#readsOfStore[store] as number) >= this.#storeReads) return false
-      if (job.heldBytes > 0 && job.heldBytes + cost > this.#shareBytes) return false
-      const offsetBytes = this.#window.take(bytes)
-      if (offsetBytes < 0) return true
-      cursor.advance()
-      job.heldBytes += cost
-      job.readOffsetBytes[read] = offsetBytes
-      this.#noteRead(job, read, ask, doubles)
-    }
-    return false
-  }
-
-  #noteRead(job: RestoreJob, read: number, ask: Ask, doubles: number[]): void {
-    const place = this.#reads.acquire()
-    this.#askAt[place] = ask
-    this.#readJobAt[place] = job
-    this.#readAt[place] = read
-    this.#readsOfStore[ask.store] = (this.#readsOfStore[ask.store] as number) + 1
-    ask.left += 1
-    job.readsLeft -= 1
-    job.readsInFlight += 1
-    const at = doubles.length
-    doubles[at + READ.index] = this.#reads.tagOf(place)
-    doubles[at + READ.file] = job.readField(read, SOURCE.file)
-    doubles[at + READ.fileOffsetBytes] = job.readField(read, SOURCE.fileOffsetBytes)
-    doubles[at + READ.poolOffsetBytes] = job.readOffsetBytes[read] as number
-    doubles[at + READ.bytes] = job.readField(read, SOURCE.bytes)
-    doubles[at + READ.segmentBytes] = job.readField(read, SOURCE.segmentBytes)
-    doubles[at + READ.segmentStrideBytes] = job.readField(read, SOURCE.segmentStrideBytes)
-    doubles[at + READ.crc32] = job.readField(read, SOURCE.crc32)
-  }
-
   #readDone(batch: number, tag: number, status: number, out: HostRestoreEffect[]): void {
-    const place = this.#reads.resolve(tag)
-    const ask = place < 0 ? null : this.#askAt[place]
-    const job = place < 0 ? null : this.#readJobAt[place]
-    if (!ask || !job || ask.batch !== batch) return this.#tally.add(COUNT.completionsStray, 1)
-    const read = this.#readAt[place] as number
-    this.#askAt[place] = null
-    this.#readJobAt[place] = null
-    this.#reads.release(place)
-    this.#readsOfStore[ask.store] = (this.#readsOfStore[ask.store] as number) - 1
-    job.readsInFlight -= 1
-    ask.left -= 1
-    if (ask.left === 0) job.asks.delete(ask)
+    const ended = this.#reads.ended(batch, tag)
+    if (ended === null) return this.#tally.add(COUNT.completionsStray, 1)
+    const { job, read } = ended
     if (status === ERROR_CODES.ok) this.#landed(job, read)
     else this.#readFailed(job, read, status, out)
     if (job.over) this.#end(job, out)
@@ -282,22 +194,17 @@ export class HostRestoreMachine {
     const bytes = job.readField(read, SOURCE.bytes)
     job.ssdBytes += bytes
     this.#tally.add(COUNT.ssdBytes, bytes)
-    if (job.status !== ERROR_CODES.ok) return this.#freeRead(job, read)
+    if (job.status !== ERROR_CODES.ok) return this.#reads.free(job, read)
     for (const source of job.served(read)) this.#ready(job, source)
   }
 
   #readFailed(job: RestoreJob, read: number, status: number, out: HostRestoreEffect[]): void {
-    this.#freeRead(job, read)
+    this.#reads.free(job, read)
     if (status === ERROR_CODES.checksum_mismatch) job.damaged.add(job.readField(read, SOURCE.generation))
     // A read that was dropped because the job is ending says nothing new about it.
     const dropped = status === ERROR_CODES.cancelled && job.status !== ERROR_CODES.ok
     job.fail(status, dropped ? [] : job.served(read))
     this.#stopStarting(job, out)
-  }
-
-  #freeRead(job: RestoreJob, read: number): void {
-    this.#window.give(job.readOffsetBytes[read] as number)
-    job.heldBytes -= this.#window.costBytes(job.readField(read, SOURCE.bytes))
   }
 
   // Copies
@@ -364,7 +271,7 @@ export class HostRestoreMachine {
     const read = job.readOf[source] as number
     if (read < 0) return
     job.copiesLeft[read] = (job.copiesLeft[read] as number) - 1
-    if (job.copiesLeft[read] === 0) this.#freeRead(job, read)
+    if (job.copiesLeft[read] === 0) this.#reads.free(job, read)
   }
 
   // Endings
@@ -452,27 +359,15 @@ export class HostRestoreMachine {
   }
 
   #gauge(): void {
-    this.#tally.set(COUNT.readsInFlight, this.#reads.heldCount)
+    this.#tally.set(COUNT.readsInFlight, this.#reads.count)
     this.#tally.set(COUNT.partsInFlight, this.#parts.heldCount)
-    this.#tally.set(COUNT.windowBytes, this.#window.usedBytes)
+    this.#tally.set(COUNT.windowBytes, this.#reads.windowUsedBytes)
     this.#tally.set(COUNT.jobsActive, this.#jobs.size)
     this.#tally.set(COUNT.jobsFenced, this.#fences.size)
   }
 }
 
-/** Reads that one job may ask of one store before the next job has its turn: a reader batch of upstream's size. */
-const READS_PER_TURN = 16
-
-export interface HostRestoreOptions {
-  /** Pool memory to read into; the manager charged it once, at start. */
-  readonly windowOffsetBytes: number
-  readonly windowBytes: number
-  /** Host-reader lanes; with none every source must be in DRAM and the window may be empty. */
-  readonly stores: number
-  /** Reads outstanding at one reader at most; about the reader's depth, so that the queue there stays short. */
-  readonly storeReads: number
-  /** Reads outstanding at all readers, a power of two. */
-  readonly reads: number
+export interface HostRestoreOptions extends OutstandingReadsOptions {
   /** Parts on the stream at once, a power of two. */
   readonly parts: number
   /** Copies in one part at most. */
@@ -490,7 +385,7 @@ export type HostRestoreInput =
   | { readonly kind: 'tick'; readonly nowUs: number }
 
 export type HostRestoreEffect =
-  | { readonly kind: 'ask-reader'; readonly store: number; readonly request: HostReaderRequest }
+  | AskReader
   /** COPY descriptors from pool to pages; they stay as they are until the part has ended. */
   | {
       readonly kind: 'copy'
@@ -502,12 +397,6 @@ export type HostRestoreEffect =
   | { readonly kind: 'poll-fence'; readonly job: number; readonly slots: number; readonly slot: number }
   | ({ readonly kind: 'finish-slot' } & SlotResult)
   | { readonly kind: 'reply'; readonly reply: HostRestoreReply }
-
-/** What one job may hold of the window: all but an eighth, unless that leaves no whole granule. */
-function shareOf(windowBytes: number): number {
-  const reserve = Math.max(GRANULE_BYTES_MAX, Math.floor(windowBytes / 8))
-  return windowBytes > reserve ? windowBytes - reserve : windowBytes
-}
 
 function remove<T>(list: T[], item: T): void {
   const at = list.indexOf(item)

@@ -420,6 +420,44 @@ test('dram-worker: a small job takes its turn beside a large one', (t) => {
   t.true(out.some((effect) => effect.kind === 'copy' && effect.doubles[effect.offset + COPY.template] === 2))
 })
 
+function save(job: number, copies: number): DramWorkerInput {
+  const list = listOf(Array.from({ length: copies }, (_, at) => [job, at, 0, 0, 0, 1]).flat())
+  const finish = { slots: 9, slot: job, slotGeneration: 1, fence: 0 }
+  return { kind: 'request', request: { kind: 'save', job, more: 0, list, ...finish } }
+}
+
+test('dram-worker: saves leave half of the places, and a restore goes before the saves that wait', (t) => {
+  const machine = new DramWorkerMachine(OPTIONS, new Uint32Array(12), new PlainTally())
+  const out: DramWorkerEffect[] = []
+  machine.step(save(1, 300), out)
+  t.is(out.splice(0).length, OPTIONS.parts / 2)
+  machine.step(restore(2, 30, 0), out)
+  t.deepEqual(out.splice(0).map(jobOf), [2, 2])
+})
+
+test('dram-worker: a save has its turn among any number of restores', (t) => {
+  const machine = new DramWorkerMachine(OPTIONS, new Uint32Array(12), new PlainTally())
+  const out: DramWorkerEffect[] = []
+  machine.step(restore(1, 3000, 0), out)
+  machine.step(restore(2, 3000, 0), out)
+  machine.step(save(3, 3000), out)
+  const order: number[] = []
+  const stream: DramWorkerEffect[] = out.splice(0)
+  while (order.length < 40) {
+    const part = stream.shift()
+    order.push(jobOf(part))
+    machine.step({ kind: 'stream-completed', tag: part?.kind === 'copy' ? part.tag : -1, result: 0 }, out)
+    stream.push(...out.splice(0))
+  }
+  t.is(order.filter((job) => job === 3).length, 8, String(order))
+  for (let at = 4; at + 5 <= order.length; at++) t.true(order.slice(at, at + 5).includes(3), String(order))
+})
+
+/** The job of a copy part: the tests put it into the template field. */
+function jobOf(effect: DramWorkerEffect | undefined): number {
+  return effect?.kind === 'copy' ? (effect.doubles[effect.offset + COPY.template] as number) : -1
+}
+
 test('dram-worker: without waiting jobs no tick is asked for', (t) => {
   const machine = new DramWorkerMachine(OPTIONS, new Uint32Array(12), new PlainTally())
   t.is(machine.nextTickUs, Number.POSITIVE_INFINITY)
