@@ -33,10 +33,12 @@ uint32_t OpenedPort::Close(int64_t max_ms) {
   if (port == nullptr) return 0;
   port->Cancel();
   const uint32_t left = port->Drain(max_ms);
-  if (left > 0)
+  if (left > 0) {
+    port->Detach();
     Quarantine(std::move(port));
-  else
+  } else {
     port.reset();
+  }
   for (napi_ref& reference : memory) {
     if (reference != nullptr) napi_delete_reference(env, reference);
     reference = nullptr;

@@ -6,6 +6,7 @@
 #include "addon/instance.h"
 #include "addon/node_api_support.h"
 #include "addon/socket_methods.h"
+#include "addon/stream_methods.h"
 #include "base/clock.h"
 
 namespace orbitkv::addon {
@@ -80,15 +81,26 @@ struct Method {
 
 /// The methods of `Port` in surface.ts, in its order.
 constexpr Method kMethods[] = {
-    {"report", Report},       {"pump", Pump},
-    {"park", Park},           {"inFlight", InFlight},
+    {"report", Report},
+    {"pump", Pump},
+    {"park", Park},
+    {"inFlight", InFlight},
 
-    {"listen", Listen},       {"closeListener", CloseListener},
-    {"connect", Connect},     {"peer", Peer},
-    {"takeFrame", TakeFrame}, {"takeFds", TakeFds},
-    {"send", Send},           {"closeConnection", CloseConnection},
+    {"openStream", OpenStream},
+    {"copy", Copy},
+    {"checksum", Checksum},
 
-    {"drain", Drain},         {"close", Close},
+    {"listen", Listen},
+    {"closeListener", CloseListener},
+    {"connect", Connect},
+    {"peer", Peer},
+    {"takeFrame", TakeFrame},
+    {"takeFds", TakeFds},
+    {"send", Send},
+    {"closeConnection", CloseConnection},
+
+    {"drain", Drain},
+    {"close", Close},
 };
 
 /// A property as memory that JavaScript and native code share; nothing when it is not of that type

@@ -22,7 +22,9 @@ enum CopyField : size_t {
 };
 enum ChecksumField : size_t { kOffset, kBytes, kSegmentBytes, kSegmentStride, kChecksumFields };
 
-/// One past the largest descriptor lists: as many granules of 4 KiB as 16 GiB hold.
+static_assert(kCopyFields == kCopyDoubles && kChecksumFields == kChecksumDoubles);
+
+/// Descriptors in one list: as many granules of 4 KiB as 16 GiB hold; more is a mistake.
 constexpr size_t kDescriptorsMax = size_t{1} << 22;
 
 template <size_t N>

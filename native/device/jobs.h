@@ -11,6 +11,10 @@
 
 namespace orbitkv {
 
+/// Sizes of COPY and CHECKSUM in src/shared/layout/descriptors.ts, in float64.
+inline constexpr size_t kCopyDoubles = 6;
+inline constexpr size_t kChecksumDoubles = 4;
+
 /// One granule, or a part of it, and one engine page.
 struct CopyStep {
   std::span<const TemplateItem> items;

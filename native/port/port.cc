@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "codec/crc32.h"
+#include "device/device.h"
 #include "posix/posix_queue.h"
 #include "uring/uring_queue.h"
 
@@ -110,6 +111,22 @@ int Port::Park(int32_t timeout_us) {
   return Collect(sleeps ? 1 : 0, std::min<int64_t>(timeout_us, kSleepUsMax), Until::kWoken);
 }
 
+int32_t Port::OpenStream() {
+  streams_.push_back(HostDevice().OpenStream({sink_, pool_, results_}));
+  return static_cast<int32_t>(streams_.size() - 1);
+}
+
+Stream* Port::stream(int32_t number) const {
+  if (number < 0 || static_cast<size_t>(number) >= streams_.size()) return nullptr;
+  return streams_[static_cast<size_t>(number)].get();
+}
+
+size_t Port::StreamsInFlight() const {
+  size_t jobs = 0;
+  for (const auto& stream : streams_) jobs += stream->in_flight();
+  return jobs;
+}
+
 net::Sockets& Port::OpenSockets() {
   if (sockets_ == nullptr) {
     sockets_ = std::make_unique<net::Sockets>();
@@ -128,12 +145,20 @@ uint32_t Port::Drain(int64_t max_ms) {
     Reap();
     if (left_us <= 0) break;
   }
+  for (const auto& stream : streams_) stream->Drain(deadline_us);
   Reap();
   written_ = 0;
-  return in_flight();
+  return in_flight() + static_cast<uint32_t>(StreamsInFlight());
 }
 
-void Port::Cancel() { queue_->CancelAll(); }
+void Port::Cancel() {
+  queue_->CancelAll();
+  for (const auto& stream : streams_) stream->Cancel();
+}
+
+void Port::Detach() {
+  for (const auto& stream : streams_) stream->Detach();
+}
 
 int Port::Collect(uint32_t min_complete, int64_t wait_us, Until until) {
   const int64_t deadline_us = wait_us > 0 ? MonotonicUs() + wait_us : 0;

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "device/stream.h"
 #include "net/sockets.h"
 #include "port/completion_sink.h"
 #include "port/io_queue.h"
@@ -49,6 +50,10 @@ class Port {
   int Park(int32_t timeout_us);
   /// Reads and writes submitted and not reaped.
   uint32_t in_flight() const { return depth_ - static_cast<uint32_t>(free_slots_.size()); }
+  /// Opens a stream of the host device; returns its number. Throws SystemError.
+  int32_t OpenStream();
+  /// Null when there is no such stream.
+  Stream* stream(int32_t number) const;
   /// The port's sockets; made, and slept on, from the first call. Throws SystemError.
   net::Sockets& OpenSockets();
   /// Null when none were opened.
@@ -57,8 +62,11 @@ class Port {
   /// Waits for what is in flight (cancelling nothing); completions are kept for the next Pump.
   /// Returns what remains.
   uint32_t Drain(int64_t max_ms);
-  /// Asks the kernel to give up reads and writes where it can; their completions still come.
+  /// Asks the kernel to give up reads and writes where it can, and streams what they have not
+  /// started; their completions still come.
   void Cancel();
+  /// Before quarantine: streams touch no memory of JavaScript any more, whatever is in flight.
+  void Detach();
 
  private:
   /// A read or write between submission and completion: owns the file, names the memory.
@@ -87,6 +95,7 @@ class Port {
   void ReapIo();
   void Emit(const Completion& completion);
   void EmitBacklog();
+  size_t StreamsInFlight() const;
 
   const uint32_t depth_;
   const std::span<const double> submissions_;
@@ -107,6 +116,7 @@ class Port {
   bool resubmitted_ = false;
   std::unique_ptr<net::Sockets> sockets_;
   std::unique_ptr<IoQueue> queue_;
+  std::vector<std::unique_ptr<Stream>> streams_;
 };
 
 }  // namespace orbitkv

@@ -10,6 +10,7 @@ export interface Completed {
 /** A port over its own pool and one host stream, for tests that drive them from the main thread. */
 export class NativeLane {
   readonly pool: number
+  /** All of the pool, which is rounded up to whole huge pages. */
   readonly poolBytes: Uint8Array
   readonly results: Uint32Array
   readonly port: Port
@@ -19,8 +20,9 @@ export class NativeLane {
 
   constructor(native: Native, poolBytes: number) {
     this.#native = native
-    this.pool = native.openPool(poolBytes).pool
-    this.poolBytes = native.poolView(this.pool, 0, poolBytes)
+    const { pool, bytes } = native.openPool(poolBytes)
+    this.pool = pool
+    this.poolBytes = native.poolView(pool, 0, bytes)
     this.results = new Uint32Array(new SharedArrayBuffer(4 * 4096))
     this.#completions = new Int32Array(new SharedArrayBuffer(4 * COMPLETION_WORDS * 4096))
     this.port = native.openPort({

@@ -1,6 +1,7 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { closeSync, fstatSync, openSync, readdirSync, readFileSync } from 'node:fs'
+import { createInterface } from 'node:readline'
 import test, { type ExecutionContext } from 'ava'
 import { loadNative } from '../../src/binding/load.js'
 
@@ -18,8 +19,8 @@ for spec in ${JSON.stringify(specs)}:
 print(flush=True)
 sys.stdin.read()`
   const peer = spawn('python3', ['-c', script], { stdio: ['pipe', 'pipe', 'inherit'] })
-  const [line] = (await once(peer.stdout, 'data')) as [Buffer]
-  const fds = line.toString().trim().split(' ')
+  const [line] = (await once(createInterface(peer.stdout), 'line')) as [string]
+  const fds = line.trim().split(' ')
   const opened = fds.map((fd) => openSync(`/proc/${peer.pid}/fd/${fd}`, 'r+'))
   peer.stdin.end()
   await once(peer, 'exit')
