@@ -1,10 +1,11 @@
 // Reads every import under src/ and holds it against one table: who may import whom. Also refuses import circles and
 // uses of a word outside the one folder that owns it. The table is the architecture; change it with a decision page.
+// Usage: check-layers.mjs [root of a tree with src/]
 import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-const root = join(dirname(fileURLToPath(import.meta.url)), '..')
+const root = process.argv[2] ?? join(dirname(fileURLToPath(import.meta.url)), '..')
 const src = join(root, 'src')
 
 /** Room -> rooms it may import besides itself. `node` and package names count as rooms of their own. */
@@ -34,7 +35,7 @@ const ALLOWED = {
   index: ['shared/*', 'control', 'client', 'binding', 'comlink'],
 }
 
-/** Every machine.ts and messages.ts decides from shared nouns and messages alone. */
+/** Every machine.ts and messages.ts decides from shared nouns and messages alone, and so does all that it reaches. */
 const PURE = /(^|\/)(machine|messages)\.ts$/
 
 /** A word and the only folders that may hold it. */
@@ -47,6 +48,8 @@ const OWNED = [
 const breaches = []
 const files = readdirSync(src, { recursive: true }).filter((file) => file.endsWith('.ts'))
 const graph = new Map()
+/** Imports of a file that reach Node, the addon or a package. */
+const outside = new Map()
 
 function roomOf(path) {
   const parts = path.split('/')
@@ -69,6 +72,7 @@ for (const file of files) {
   const text = readFileSync(join(src, file), 'utf8')
   const room = roomOf(file)
   const edges = []
+  outside.set(file, [])
   for (const match of text.matchAll(/(?:^|[\s;}])(?:from|import)\s*\(?\s*['"]([^'"]+)['"]/g)) {
     const specifier = match[1]
     let target
@@ -79,6 +83,7 @@ for (const file of files) {
       target = roomOf(targetPath)
       edges.push(targetPath)
     } else target = specifier.split('/')[0]
+    if (!specifier.startsWith('.') || target === 'binding') outside.get(file).push(specifier)
     if (!allows(room, target, targetPath)) breaches.push(`src/${file}: ${room} may not import ${specifier}`)
     const ports = targetPath.endsWith('/messages.ts') || targetPath.endsWith('/machine.ts')
     const sameFolder = dirname(targetPath) === dirname(file) || (room === 'manager' && target === 'manager')
@@ -107,6 +112,19 @@ function walk(file, trail) {
   visited.set(file, 'done')
 }
 for (const file of graph.keys()) walk(file, [])
+
+for (const file of graph.keys()) {
+  if (!PURE.test(file)) continue
+  const reached = new Set(graph.get(file))
+  for (const next of reached) {
+    const effects = outside.get(next) ?? []
+    for (const specifier of effects) {
+      breaches.push(`src/${file}: decides, but reaches ${specifier} through src/${next}`)
+    }
+    // What an impure file reaches in turn would only say the same again.
+    if (effects.length === 0) for (const further of graph.get(next) ?? []) reached.add(further)
+  }
+}
 
 for (const breach of breaches) console.log(breach)
 console.log(`${files.length} files, ${breaches.length} breaches`)

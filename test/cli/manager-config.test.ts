@@ -1,0 +1,73 @@
+import test from 'ava'
+import { parseFlags } from '../../src/cli/flags.js'
+import { configOf, parseAddress } from '../../src/cli/manager-config.js'
+import type { ManagerConfig } from '../../src/control/config.js'
+import { ConfigError, type ErrorCode } from '../../src/shared/base/errors.js'
+import { GIB, MIB } from '../../src/shared/base/units.js'
+
+function config(...argv: string[]): ManagerConfig {
+  return configOf(parseFlags(argv), 1000, '/run/user/1000')
+}
+
+const SSD = ['--ssd-cache-path', '/data/cache.bin']
+
+test('manager-config: what the flags say, in bytes and microseconds', (t) => {
+  t.deepEqual(config(), {
+    io: 'uring',
+    poolBytes: 30 * GIB,
+    socketPath: '/run/user/1000/orbitkv/50055.sock',
+    allowUids: [],
+    ssdPaths: [],
+    ssdCapacityBytes: 512 * GIB,
+    ssdShardsPerPath: 1,
+    readRoute: 'dram',
+    queryBudgetBytes: null,
+    queryInstanceBudgetBytes: null,
+    leaseUs: 30_000_000,
+    writeQueueBytes: null,
+    writeInFlightBytes: 16 * MIB,
+  })
+})
+
+test('manager-config: the port of --addr names the socket, --bootstrap-socket replaces it', (t) => {
+  t.is(config('--addr', '127.0.0.1:6000').socketPath, '/run/user/1000/orbitkv/6000.sock')
+  t.is(config('--bootstrap-socket', '/run/a.sock').socketPath, '/run/a.sock')
+  t.is(configOf(parseFlags([]), 7, undefined).socketPath, '/tmp/orbitkv-7/50055.sock')
+  t.is(configOf(parseFlags([]), 7, '').socketPath, '/tmp/orbitkv-7/50055.sock')
+})
+
+test('manager-config: the explicit route and posix I/O are chosen by name alone', (t) => {
+  t.is(config(...SSD).readRoute, 'dram')
+  t.is(config(...SSD, '--ssd-read-path', 'uring').readRoute, 'uring')
+  t.is(config(...SSD).io, 'uring')
+  t.is(config(...SSD, '--ssd-io', 'posix').io, 'posix')
+})
+
+test('manager-config: what this version does not have is refused, not ignored', (t) => {
+  const refused: readonly (readonly [string[], ErrorCode, RegExp])[] = [
+    [[...SSD, '--ssd-backend', 'cufile'], 'config_not_built', /--ssd-backend cufile.*use auto or uring/],
+    [[...SSD, '--ssd-read-path', 'cufile'], 'config_not_built', /--ssd-read-path cufile.*use uring/],
+    [[...SSD, '--ssd-write-policy', 'reuse'], 'config_not_built', /--ssd-write-policy reuse.*use all/],
+    [['--ssd-backend', 'uring'], 'config_conflict', /without an SSD tier: give --ssd-cache-path/],
+    [['--allow-uid', 'alice'], 'config_bad_value', /'alice': a user number/],
+    [['--addr', 'localhost'], 'config_bad_value', /'localhost': host:port/],
+  ]
+  for (const [argv, code, says] of refused) {
+    const error = t.throws(() => config(...argv), { instanceOf: ConfigError }, argv.join(' '))
+    t.is(error?.code, code)
+    t.regex(error?.message ?? '', says)
+  }
+})
+
+test('manager-config: user numbers are kept in order', (t) => {
+  t.deepEqual(config('--allow-uid', '1001', '--allow-uid', '0').allowUids, [1001, 0])
+})
+
+test('parseAddress: host and port, IPv6 in brackets, any host when it is empty', (t) => {
+  t.deepEqual(parseAddress('http-addr', '127.0.0.1:9655'), { host: '127.0.0.1', port: 9655 })
+  t.deepEqual(parseAddress('http-addr', '[::1]:0'), { host: '::1', port: 0 })
+  t.deepEqual(parseAddress('http-addr', ':9655'), { host: '', port: 9655 })
+  for (const text of ['9655', '::1:9655', 'a:b', 'host:', 'host:65536', '[::1]', 'host:99999999', '']) {
+    t.throws(() => parseAddress('http-addr', text), { instanceOf: ConfigError }, text)
+  }
+})
