@@ -17,7 +17,7 @@ test('FenceWaits: a job is due at once, then later and later, never more than 2 
   for (let look = 0; look < 60; look++) {
     t.deepEqual(waits.takeDue(nowUs), ['a'])
     t.deepEqual(waits.takeDue(nowUs), [])
-    const gap = waits.nextLookUs - nowUs
+    const gap = Math.round((waits.nextLookUs - nowUs) * 1000) / 1000
     t.true(gap >= FENCE_LOOK_US_MIN && gap <= FENCE_LOOK_US_MAX && gap >= gapBefore)
     gapBefore = gap
     nowUs = waits.nextLookUs
