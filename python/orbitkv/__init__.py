@@ -1,0 +1,68 @@
+"""Client of the OrbitKV cache Manager. Python 3.10 or later, standard library only.
+
+    import orbitkv
+
+    memory = orbitkv.EngineMemory(64 << 20)
+    with orbitkv.connect("/run/orbitkv/manager.sock", engine="mine", engine_version="1.0") as client:
+        client.register(instance_id=..., namespace_inputs={"model": b"..."}, memory=[memory], groups=[...], regions=[...])
+        client.publish([orbitkv.PublishGroup(0, keys, pages)])
+        found = client.query(1, [orbitkv.QueryGroup(0, keys)])
+        if isinstance(found, orbitkv.Ready):
+            client.restore(found.lease, {0: [(0, 17), (1, 18)]})
+"""
+
+from .client import (
+    Busy,
+    Canary,
+    Client,
+    Group,
+    Loading,
+    Miss,
+    PublishGroup,
+    QueryGroup,
+    Ready,
+    Region,
+    connect,
+)
+from .errors import (
+    CancelledError,
+    CapabilityError,
+    CapacityError,
+    ClosedError,
+    ConfigError,
+    CorruptionError,
+    InvariantError,
+    IoError,
+    OrbitError,
+    ProtocolError,
+)
+from .memory import EngineMemory
+from .operations import Operation, OperationResult, PublishCounts
+
+__all__ = [
+    "Busy",
+    "Canary",
+    "CancelledError",
+    "CapabilityError",
+    "CapacityError",
+    "Client",
+    "ClosedError",
+    "ConfigError",
+    "CorruptionError",
+    "EngineMemory",
+    "Group",
+    "InvariantError",
+    "IoError",
+    "Loading",
+    "Miss",
+    "Operation",
+    "OperationResult",
+    "OrbitError",
+    "ProtocolError",
+    "PublishCounts",
+    "PublishGroup",
+    "QueryGroup",
+    "Ready",
+    "Region",
+    "connect",
+]

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { ClosedError, ProtocolError } from '../shared/base/errors.js'
+import { CancelledError, ClosedError, ProtocolError } from '../shared/base/errors.js'
 import { plainDigest } from '../shared/layout/namespace.js'
 import type { MessageOf, WireReply } from '../shared/layout/wire/messages.js'
 import { Driver } from './driver.js'
@@ -319,7 +319,12 @@ export class OrbitClient {
    * with the pages that operations still own, and close() may be called again.
    */
   async close(options: WaitOptions = {}): Promise<void> {
-    if (this.#operations !== null && this.#exchange.closed === null) await this.unregister(options)
+    if (this.#operations !== null && this.#exchange.closed === null) {
+      // A session that cannot leave in peace still waits for what runs.
+      await this.unregister(options).catch((error: unknown) => {
+        if (error instanceof CancelledError) throw error
+      })
+    }
     await bySignal(this.#operations?.idle() ?? Promise.resolve(), options.signal, 'close')
     this.#finish(new ClosedError('session_closed', 'The client closed its session'))
   }

@@ -1,0 +1,316 @@
+"""The client against a Manager's end of the session in this process: who owns pages, and until when."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import unittest
+
+import orbitkv
+from orbitkv.errors import ERROR_CODES
+from orbitkv.slots import CANCELLED, DONE, FAILED, RUNNING, STATES, SUBMITTED
+
+from .fake_manager import FakeManager, sealed_memory
+
+KEYS = bytes(range(32))
+SOON_S = 0.06  # Longer than one look at the slots.
+
+
+class Session(unittest.TestCase):
+    slots = 1
+
+    def setUp(self) -> None:
+        self.fds_before = len(os.listdir("/proc/self/fd"))
+        self.manager = FakeManager(self.slots)
+        self.client = orbitkv.connect(self.manager.path, engine="test", engine_version="1")
+        self.memory = orbitkv.EngineMemory(8192)
+        self.addCleanup(self._clean)
+
+    def _clean(self) -> None:
+        for slot in range(self.manager.slots if self.manager.slot_fds else 0):
+            word = self.manager.client_line(slot)[0]
+            if word % STATES == SUBMITTED:
+                self.manager.finish(slot, word // STATES, CANCELLED)
+        self.client.close(timeout_s=5)
+        self.memory.close()
+        self.manager.close()
+        gc.collect()
+        self.assertEqual(len(os.listdir("/proc/self/fd")), self.fds_before, "descriptors are given back")
+
+    def register(self) -> dict:
+        return self.client.register(
+            instance_id=bytes(16),
+            namespace_inputs={"model": b"\1"},
+            memory=[self.memory],
+            groups=[orbitkv.Group(0, 16)],
+            regions=[orbitkv.Region("l0", 0, 0, 0, 2, 4096, 4096)],
+        )
+
+    def restore(self, **options: bool) -> orbitkv.Operation:
+        return self.client.submit_restore(7, {0: [(0, 1)]}, **options)
+
+    def assert_code(self, code: str, of: type[orbitkv.OrbitError], body) -> orbitkv.OrbitError:
+        with self.assertRaises(of) as caught:
+            body()
+        self.assertEqual(caught.exception.code, code)
+        return caught.exception
+
+    def assert_open(self, operation: orbitkv.Operation) -> None:
+        self.assert_code("timed_out", orbitkv.CancelledError, lambda: operation.wait(SOON_S))
+
+
+class Requests(Session):
+    def test_a_greeting_says_who_we_are_and_brings_the_limits(self) -> None:
+        _, hello, _ = self.manager.next("hello")
+        self.assertEqual((hello["role"], hello["pid"], hello["engine"]), ("worker", os.getpid(), "test"))
+        self.assertEqual(self.client.welcome["managerEpoch"], 5)
+
+    def test_registering_passes_memory_that_the_manager_shares(self) -> None:
+        self.memory.view[4096:4099] = b"abc"
+        self.register()
+        _, message, fds = self.manager.next("register")
+        self.assertEqual(len(fds), 1)
+        self.assertEqual(os.pread(fds[0], 3, 4096), b"abc")
+        os.close(fds[0])
+        self.assertEqual(message["allocations"], [{"kind": "host_fd", "bytes": 8192}])
+        self.assertEqual(
+            message["claimedDigest"].hex(), "17ab9f1b9b1990bedd16a95d5f97841f28276f53c5cb18858417ea64e1e565e1"
+        )
+
+    def test_slots_that_could_shrink_are_refused(self) -> None:
+        bad = [sealed_memory(64, 0), sealed_memory(64, 0), os.eventfd(0)]
+        self.manager.answers["register"] = lambda _: None
+        registered = {
+            "kind": "registered",
+            "session": 1,
+            "sessionGeneration": 1,
+            "sealed": True,
+            "ranksPresent": 1,
+            "storageNamespace": bytes(32),
+            "granuleBytesMax": 1,
+            "slots": 1,
+        }
+
+        def answer() -> None:
+            request, _, fds = self.manager.next("register")
+            bad.extend(fds)
+            self.manager.reply(request, registered, bad[:3])
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        self.assert_code("memory_not_sealed", orbitkv.ProtocolError, self.register)
+        answering.join()
+        for fd in bad:
+            os.close(fd)
+
+    def test_an_error_reply_becomes_the_class_that_says_what_to_do_next(self) -> None:
+        values = [{"name": "need", "value": "3"}]
+        self.manager.answers["sync"] = lambda _: {"kind": "error", "code": 112, "message": "draining", "values": values}
+        error = self.assert_code("draining", orbitkv.ClosedError, self.client.sync)
+        self.assertEqual((str(error), error.values), ("draining", {"need": "3"}))
+
+    def test_a_query_polls_until_it_is_not_loading(self) -> None:
+        answers = [{"kind": "loading", "ticket": 4}] * 2 + [
+            {"kind": "ready", "boundaries": [16], "lease": 9, "blocksDram": 1, "blocksSsd": 0, "expiresInMs": 100}
+        ]
+        self.manager.answers["query"] = lambda _: {"kind": "loading", "ticket": 4}
+        self.manager.answers["query_poll"] = lambda _: answers.pop(0)
+        self.assertEqual(self.client.query(1, [orbitkv.QueryGroup(0, KEYS)]), orbitkv.Ready((16,), 9, 1, 0, 100))
+
+    def test_a_query_out_of_time_gives_its_ticket_back(self) -> None:
+        for kind in ("query", "query_poll"):
+            self.manager.answers[kind] = lambda _: {"kind": "loading", "ticket": 4}
+        body = lambda: self.client.query(1, [orbitkv.QueryGroup(0, KEYS)], timeout_s=0.03)  # noqa: E731
+        self.assert_code("timed_out", orbitkv.CancelledError, body)
+        self.assertEqual(self.manager.next("release")[1], {"kind": "release", "what": "ticket", "id": 4})
+
+    def test_a_lease_that_comes_after_the_caller_left_goes_back(self) -> None:
+        body = lambda: self.client.begin_query(1, [orbitkv.QueryGroup(0, KEYS)], timeout_s=0.01)  # noqa: E731
+        self.assert_code("timed_out", orbitkv.CancelledError, body)
+        request, _, _ = self.manager.next("query")
+        self.manager.reply(
+            request,
+            {"kind": "ready", "boundaries": [16], "lease": 12, "blocksDram": 1, "blocksSsd": 0, "expiresInMs": 1},
+        )
+        self.client.sync()
+        self.assertEqual(self.manager.next("release")[1], {"kind": "release", "what": "lease", "id": 12})
+
+    def test_many_threads_share_one_session(self) -> None:
+        self.manager.answers["ping"] = lambda message: {"kind": "pong", "seq": message["seq"], "managerEpoch": message["seq"]}
+        wrong: list[object] = []
+
+        def ask(base: int) -> None:
+            for seq in range(base, base + 200):
+                if self.client.ping(seq) != seq:
+                    wrong.append(seq)
+
+        threads = [threading.Thread(target=ask, args=(1000 * each,)) for each in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+
+    def test_a_child_of_fork_cannot_use_the_session(self) -> None:
+        child = os.fork()
+        if child == 0:
+            try:
+                self.client.ping(1)
+            except orbitkv.ClosedError as error:
+                self.client.close()
+                os._exit(0 if error.code == "session_closed" else 1)
+            os._exit(2)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+        self.client.sync()
+
+
+class Ownership(Session):
+    def setUp(self) -> None:
+        super().setUp()
+        self.register()
+        for fd in self.manager.next("register")[2]:
+            os.close(fd)
+
+    def freed(self) -> bool:
+        return self.manager.client_line(0)[0] % STATES != SUBMITTED
+
+    def test_a_restore_ends_by_its_slot_not_by_its_acknowledgement(self) -> None:
+        operation = self.restore()
+        self.assertEqual(self.manager.client_line(0)[0], 1 * STATES + SUBMITTED)
+        self.assert_open(operation)
+        self.assert_code("capacity_slots", orbitkv.CapacityError, self.restore)
+        self.assertFalse(self.freed())
+        self.manager.finish(0, 1, DONE, moved=4096)
+        self.assertEqual(operation.wait(5), orbitkv.OperationResult(4096, 10, 20, 0))
+        self.assertTrue(self.freed())
+
+    def test_an_end_without_its_hint_is_found(self) -> None:
+        operation = self.restore()
+        self.manager.finish(0, 1, DONE, moved=1, hint=False)
+        self.assertEqual(operation.wait(5).bytes, 1)
+
+    def test_a_stale_running_or_torn_line_ends_nothing(self) -> None:
+        first = self.restore()
+        self.manager.finish(0, 1, DONE)
+        first.wait(5)
+        second = self.restore()
+        self.assertEqual(second.generation, 2)
+        self.assert_open(second)
+        self.manager.state(0, 2, RUNNING)
+        self.assert_open(second)
+        self.manager.finish(0, 2, DONE, crc_flip=1)
+        self.assert_open(second)
+        self.manager.finish(0, 2, FAILED, error=ERROR_CODES["checksum_mismatch"], failed=3, moved=512)
+        error = self.assert_code("checksum_mismatch", orbitkv.CorruptionError, lambda: second.wait(5))
+        self.assertEqual(error.values, {"slot": 0, "bytes": 512, "firstFailed": 3})
+
+    def test_a_refused_restore_gives_its_line_back_at_once(self) -> None:
+        self.manager.answers["restore"] = lambda _: {"kind": "error", "code": 93, "message": "expired", "values": []}
+        operation = self.restore()
+        self.assert_code("lease_expired", orbitkv.ProtocolError, lambda: operation.wait(5))
+        self.assertTrue(self.freed())
+
+    def test_what_cannot_be_sent_gives_its_line_back_at_once(self) -> None:
+        with self.assertRaises(ValueError):
+            self.client.submit_restore(7, {0: [(0, -1)]})
+        self.assertTrue(self.freed())
+
+    def test_a_time_out_cancels_and_waits_for_the_slot(self) -> None:
+        outcome: list[object] = []
+
+        def restore() -> None:
+            try:
+                outcome.append(self.client.restore(7, {0: [(0, 1)]}, timeout_s=0.02))
+            except orbitkv.OrbitError as error:
+                outcome.append(error.code)
+
+        thread = threading.Thread(target=restore)
+        thread.start()
+        _, cancel, _ = self.manager.next("cancel")
+        self.assertEqual(cancel, {"kind": "cancel", "slot": 0, "generation": 1})
+        thread.join(SOON_S)
+        self.assertEqual(outcome, [])
+        self.assertFalse(self.freed())
+        self.manager.finish(0, 1, CANCELLED)
+        thread.join(5)
+        self.assertEqual(outcome, ["cancelled"])
+
+    def test_when_the_stream_ends_requests_fail_and_pages_wait_for_the_slot(self) -> None:
+        operation = self.restore()
+        self.manager.hang_up()
+        self.assert_code("manager_gone", orbitkv.ClosedError, lambda: self.client.ping(1))
+        self.assert_open(operation)
+        self.assertFalse(self.freed())
+        self.assert_code("timed_out", orbitkv.CancelledError, lambda: self.client.close(timeout_s=SOON_S))
+        self.manager.finish(0, 1, DONE, moved=2)
+        self.assertEqual(operation.wait(5).bytes, 2)
+
+    def test_a_nonsense_answer_ends_the_session_but_frees_no_page(self) -> None:
+        self.manager.answers["restore"] = lambda _: {"kind": "busy"}
+        operation = self.restore()
+        self.assert_open(operation)
+        self.assertFalse(self.freed())
+        self.assert_code("session_closed", orbitkv.ClosedError, lambda: self.client.ping(1))
+
+    def test_pages_are_fenced_until_the_fence_is_raised(self) -> None:
+        groups = [orbitkv.PublishGroup(0, KEYS, [1])]
+        operation = self.client.submit_publish(groups, fenced=True)
+        self.assertEqual(self.manager.next("publish")[1]["fence"], 1)
+        self.assertEqual(self.manager.client_line(0)[2], 0)
+        operation.raise_fence()
+        self.assertEqual(self.manager.client_line(0)[2], 1)
+        self.manager.finish(0, 1, DONE)
+        operation.wait(5)
+        self.assertEqual(operation.counts, orbitkv.PublishCounts(1, 2, 0, 0))
+
+
+class ManagerProcess(unittest.TestCase):
+    def test_only_the_end_of_the_managers_process_fails_what_its_slots_do_not_tell(self) -> None:
+        to_child, from_parent = os.pipe()
+        from_child, to_parent = os.pipe()
+        child = os.fork()
+        if child == 0:
+            manager = FakeManager(2)
+            os.write(to_parent, manager.path.encode())
+            os.read(to_child, 1)
+            manager.hang_up()
+            os.read(to_child, 1)
+            manager.folder.cleanup()
+            os._exit(0)
+        path = os.read(from_child, 4096).decode()
+        client = orbitkv.connect(path, engine="test", engine_version="1")
+        memory = orbitkv.EngineMemory(4096)
+        client.register(instance_id=bytes(16), namespace_inputs={}, memory=[memory], groups=[], regions=[])
+        operation = client.submit_restore(7, {0: [(0, 0)]})
+        os.write(from_parent, b"1")
+        with self.assertRaises(orbitkv.ClosedError):
+            client.sync()
+            client.sync()
+        with self.assertRaises(orbitkv.CancelledError):
+            operation.wait(SOON_S)
+        os.write(from_parent, b"2")
+        with self.assertRaises(orbitkv.ClosedError) as caught:
+            operation.wait(10)
+        self.assertEqual(caught.exception.code, "manager_gone")
+        os.waitpid(child, 0)
+        client.close(timeout_s=1)
+        memory.close()
+        for fd in (to_child, from_parent, from_child, to_parent):
+            os.close(fd)
+
+    def test_somebody_elses_manager_is_refused(self) -> None:
+        manager = FakeManager()
+        real = os.getuid
+        os.getuid = lambda: 4_000_000_000
+        try:
+            with self.assertRaises(orbitkv.ProtocolError) as caught:
+                orbitkv.connect(manager.path, engine="test", engine_version="1")
+        finally:
+            os.getuid = real
+        self.assertEqual(caught.exception.code, "peer_uid_refused")
+        manager.close()
+
+
+if __name__ == "__main__":
+    unittest.main()
