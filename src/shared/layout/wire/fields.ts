@@ -11,6 +11,10 @@ export interface Field<T> {
   readonly bytesMin: number
   /** The bytes in words, for docs/internals/protocol.md. */
   readonly drawn: string
+  /** Fields of a record, in order. */
+  readonly shape?: Readonly<Record<string, Field<unknown>>>
+  /** What a list repeats. */
+  readonly item?: Field<unknown>
   write(writer: WireWriter, value: T): void
   read(reader: WireReader): T
 }
@@ -172,7 +176,8 @@ function refuseCount(reader: WireReader, count: number, bytesEach: number, count
 /** u32 count, then the items. The count is held against the bytes that remain before any item is read. */
 export function list<T>(item: Field<T>, countMax: number): Field<readonly T[]> {
   return {
-    drawn: `u32 n <= ${countMax}, n * {${item.drawn}}`,
+    drawn: `u32 n <= ${countMax}, then n times`,
+    item,
     bytesMin: 4,
     write: (w, v) => {
       if (v.length > countMax) throw new RangeError(`Cannot write ${v.length} items: at most ${countMax} are allowed`)
@@ -293,7 +298,7 @@ export function record<S extends Record<string, Field<unknown>>>(
   type Value = { readonly [K in keyof S]: ValueOf<S[K]> }
   return {
     shape,
-    drawn: fields.map(([name, field]) => `${name}: ${field.drawn}`).join('; '),
+    drawn: 'record',
     bytesMin: fields.reduce((sum, [, field]) => sum + field.bytesMin, 0),
     write: (w, v) => {
       for (const [name, field] of fields) field.write(w, v[name])

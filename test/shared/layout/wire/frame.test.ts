@@ -17,6 +17,7 @@ import {
   type MessageKind,
 } from '../../../../src/shared/layout/wire/messages.js'
 import { frameOf, makeGolden, plainMessage, readGolden } from '../../../support/golden-wire.js'
+import { drawTable, readPage } from '../../../support/protocol-page.js'
 import { framed } from '../../../support/wire-arbitraries.js'
 import { SAMPLES } from '../../../support/wire-samples.js'
 
@@ -24,6 +25,10 @@ const target = new Uint8Array(FRAME_BYTES_MAX)
 
 test('wire: the committed golden vectors are what the frame table gives', (t) => {
   t.deepEqual(readGolden(), makeGolden())
+})
+
+test('wire: the protocol page draws the frame table', (t) => {
+  t.is(readPage().table, drawTable())
 })
 
 test('wire: every message kind has a golden vector', (t) => {
