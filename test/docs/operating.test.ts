@@ -1,0 +1,79 @@
+import test from 'ava'
+import { DRAM_WORKER_LAYOUT } from '../../src/actors/dram-worker/params.js'
+import { HOST_READER_LAYOUT } from '../../src/actors/host-reader/params.js'
+import { HOST_RESTORE_LAYOUT } from '../../src/actors/host-restore/params.js'
+import { WRITEBACK_LAYOUT } from '../../src/actors/writeback/params.js'
+import { FLAGS } from '../../src/cli/flags.js'
+import { familiesOf } from '../../src/control/metrics/page-metrics.js'
+import { metricsOf } from '../../src/control/metrics/registry.js'
+import { MANAGER_LAYOUT } from '../../src/manager/params.js'
+import { createCounterPage } from '../../src/shared/rings/counter-page.js'
+import { codeOf, document, tableRows, tableUnder } from '../support/document.js'
+
+const TEXT = document('docs/operating.md')
+
+const PAGES = [MANAGER_LAYOUT, DRAM_WORKER_LAYOUT, HOST_RESTORE_LAYOUT, HOST_READER_LAYOUT, WRITEBACK_LAYOUT].map(
+  (layout) => ({ buffer: createCounterPage(layout), layout }),
+)
+
+/** Flags of the page with their defaults as they are typed; null: unset. */
+function flagsOf(text: string): [string, string | null][] {
+  return tableUnder(text, 'Flags').map((row) => [codeOf(row[0]) ?? '', row[1] === 'unset' ? null : codeOf(row[1])])
+}
+
+/** Metric and kind of every row that explains one, by name. */
+function metricsOfPage(text: string): [string, string][] {
+  return tableRows(text)
+    .flatMap((row): [string, string][] => {
+      const name = codeOf(row[0])
+      return name?.startsWith('orbitkv_') === true ? [[name, row[1] ?? '']] : []
+    })
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+}
+
+test('docs/operating.md has every flag with its default, in the order of --help, and no other', (t) => {
+  const flags = Object.entries(FLAGS).map(([name, flag]) => [`--${name}`, flag.default])
+  t.deepEqual(flagsOf(TEXT), flags)
+  t.notDeepEqual(flagsOf(TEXT.replace('| `--lease-ttl` | `30s` |', '| `--lease-ttl` | `60s` |')), flags)
+  t.notDeepEqual(flagsOf(TEXT.replace(/^\| `--ssd-io`.*\n/m, '')), flags)
+})
+
+test('docs/operating.md: a flag with choices names each of them', (t) => {
+  const rows = new Map(tableUnder(TEXT, 'Flags').map((row) => [codeOf(row[0]), row[2] ?? '']))
+  for (const [name, flag] of Object.entries(FLAGS)) {
+    if (!('choices' in flag)) continue
+    for (const choice of flag.choices) t.true(rows.get(`--${name}`)?.includes(`\`${choice}\``), `--${name} ${choice}`)
+  }
+})
+
+test('docs/operating.md has every exported metric once, with its kind, and no other', async (t) => {
+  const registry = metricsOf(PAGES, () => true, { io: 'uring', ssd: 'on' })
+  const exported = (await registry.getMetricsAsJSON())
+    .map(({ name, type }): [string, string] => [name, String(type)])
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+  t.true(exported.length > 50)
+  t.deepEqual(metricsOfPage(TEXT), exported)
+  t.notDeepEqual(metricsOfPage(TEXT.replace(/^\| `orbitkv_leases`.*\n/m, '')), exported)
+  t.notDeepEqual(metricsOfPage(`${TEXT}\n| \`orbitkv_leases\` | gauge | twice |\n`), exported)
+})
+
+test('docs/operating.md names every label value that a metric may have', (t) => {
+  const rows = new Map(tableRows(TEXT).map((row) => [codeOf(row[0]), row[2] ?? '']))
+  let labelled = 0
+  for (const { name, read } of familiesOf(PAGES, () => true)) {
+    for (const { labels } of read()) {
+      for (const [label, value] of Object.entries(labels)) {
+        if (label === 'le') continue
+        labelled++
+        t.true(rows.get(name)?.includes(`${label} is `), `${name}: ${label}`)
+        t.true(rows.get(name)?.includes(`\`${value}\``), `${name}: ${value}`)
+      }
+    }
+  }
+  t.true(labelled >= 10)
+})
+
+test('docs/operating.md: metrics that its advice names exist', (t) => {
+  const known = new Set(metricsOfPage(TEXT).map(([name]) => name))
+  for (const [, name] of TEXT.matchAll(/`(orbitkv_[a-z0-9_]+)`/g)) t.true(known.has(name as string), name)
+})
