@@ -101,6 +101,8 @@ std::optional<std::string> ReadString(napi_env env, napi_value value) {
   if (napi_get_value_string_utf8(env, value, nullptr, 0, &bytes) != napi_ok) return std::nullopt;
   std::string text(bytes, '\0');
   napi_get_value_string_utf8(env, value, text.data(), bytes + 1, &bytes);
+  // The system would read another, shorter name.
+  if (text.find('\0') != std::string::npos) return std::nullopt;
   return text;
 }
 

@@ -53,6 +53,7 @@ bool ReadInt32(napi_env env, napi_value value, int32_t* out);
 /// A non-negative integer below 2^53.
 bool ReadOffset(napi_env env, napi_value value, uint64_t* out);
 bool ReadBool(napi_env env, napi_value value, bool* out);
+/// Nothing also for a text with a NUL in it.
 std::optional<std::string> ReadString(napi_env env, napi_value value);
 std::optional<TypedMemory> ReadTypedArray(napi_env env, napi_value value);
 /// A Float64Array's elements.

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <iterator>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "base/clock.h"
@@ -19,7 +18,7 @@ namespace orbitkv::posix {
 namespace {
 
 // Enough to keep a drive's queue from running empty, few enough to leave the cores to the lanes.
-constexpr int kThreads = 4;
+constexpr size_t kThreads = 4;
 
 int Perform(const IoRequest& request) {
   const auto offset = static_cast<off_t>(request.offset);
@@ -32,43 +31,48 @@ int Perform(const IoRequest& request) {
 }  // namespace
 
 PosixQueue::PosixQueue(const IoQueueOptions& options)
-    : shared_(std::make_shared<Shared>()), watched_{options.wake_fd} {
-  shared_->done_fd.Reset(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (!shared_->done_fd.valid()) throw SystemError(errno, "Cannot create an eventfd");
+    : watched_{options.wake_fd}, done_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  if (!done_fd_.valid()) throw SystemError(errno, "Cannot create an eventfd");
 }
 
 PosixQueue::~PosixQueue() {
-  const std::lock_guard lock(shared_->mutex);
-  shared_->stop = true;
-  shared_->work.notify_all();
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  work_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
 }
 
 int PosixQueue::StartThreads() {
   try {
-    for (; threads_ < kThreads; ++threads_) std::thread(Work, shared_).detach();
+    while (threads_.size() < kThreads) threads_.emplace_back([this] { Work(); });
     return 0;
   } catch (const std::system_error& error) {
     // Fewer threads are slower, none cannot work.
-    return threads_ > 0 ? 0 : -error.code().value();
+    return threads_.empty() ? -error.code().value() : 0;
   }
 }
 
-void PosixQueue::Work(const std::shared_ptr<Shared>& shared) {
-  std::unique_lock lock(shared->mutex);
+void PosixQueue::Work() {
+  std::unique_lock lock(mutex_);
   while (true) {
-    shared->work.wait(lock, [&] { return shared->stop || !shared->queue.empty(); });
-    if (shared->queue.empty()) return;
-    Queued next = std::move(shared->queue.front());
-    shared->queue.pop_front();
+    work_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    Queued next = std::move(queue_.front());
+    queue_.pop_front();
     lock.unlock();
     const IoResult result{next.slot, Perform(next.request)};
     next.request.file.reset();
     lock.lock();
-    shared->done.push_back(result);
-    if (shared->done.size() > 1) continue;
-    const uint64_t one = 1;
-    [[maybe_unused]] const auto written = ::write(shared->done_fd.get(), &one, sizeof one);
+    done_.push_back(result);
+    if (done_.size() == 1) Announce();
   }
+}
+
+void PosixQueue::Announce() {
+  const uint64_t one = 1;
+  [[maybe_unused]] const auto written = ::write(done_fd_.get(), &one, sizeof one);
 }
 
 IoQueueReport PosixQueue::report() const { return {"posix", 0, false, false}; }
@@ -82,19 +86,19 @@ void PosixQueue::Push(uint32_t slot, const IoRequest& request) {
 int PosixQueue::Advance(uint32_t events, int64_t wait_us) {
   if (!pushed_.empty()) {
     // The first request starts them: a port that only speaks to peers needs none.
-    if (threads_ == 0) {
+    if (threads_.empty()) {
       const int started = StartThreads();
       if (started < 0) return started;
     }
-    const std::lock_guard lock(shared_->mutex);
-    std::move(pushed_.begin(), pushed_.end(), std::back_inserter(shared_->queue));
+    const std::lock_guard lock(mutex_);
+    std::move(pushed_.begin(), pushed_.end(), std::back_inserter(queue_));
     pushed_.clear();
-    shared_->work.notify_all();
+    work_.notify_all();
   }
   if (events == 0 || wait_us <= 0) return 0;
   // One result is enough to come back: the port looks and sleeps again when it wants more.
   std::vector<pollfd> polled;
-  polled.push_back({shared_->done_fd.get(), POLLIN, 0});
+  polled.push_back({done_fd_.get(), POLLIN, 0});
   for (const int fd : watched_) polled.push_back({fd, POLLIN, 0});
   const timespec timeout{wait_us / 1'000'000, wait_us % 1'000'000 * 1000};
   const int ready = ppoll(polled.data(), polled.size(), &timeout, nullptr);
@@ -104,14 +108,14 @@ int PosixQueue::Advance(uint32_t events, int64_t wait_us) {
 }
 
 size_t PosixQueue::Reap(std::span<IoResult> out) {
-  const std::lock_guard lock(shared_->mutex);
-  const size_t count = std::min(out.size(), shared_->done.size());
-  const auto end = shared_->done.begin() + static_cast<std::ptrdiff_t>(count);
-  std::copy(shared_->done.begin(), end, out.begin());
-  shared_->done.erase(shared_->done.begin(), end);
-  if (count > 0 && shared_->done.empty()) {
+  const std::lock_guard lock(mutex_);
+  const size_t count = std::min(out.size(), done_.size());
+  const auto end = done_.begin() + static_cast<std::ptrdiff_t>(count);
+  std::copy(done_.begin(), end, out.begin());
+  done_.erase(done_.begin(), end);
+  if (count > 0 && done_.empty()) {
     uint64_t seen;
-    [[maybe_unused]] const auto read = ::read(shared_->done_fd.get(), &seen, sizeof seen);
+    [[maybe_unused]] const auto read = ::read(done_fd_.get(), &seen, sizeof seen);
   }
   return count;
 }
@@ -119,13 +123,10 @@ size_t PosixQueue::Reap(std::span<IoResult> out) {
 bool PosixQueue::TakeWoken() { return std::exchange(woken_, false); }
 
 void PosixQueue::CancelAll() {
-  const std::lock_guard lock(shared_->mutex);
-  for (const Queued& queued : shared_->queue) shared_->done.push_back({queued.slot, -ECANCELED});
-  if (!shared_->queue.empty()) {
-    const uint64_t one = 1;
-    [[maybe_unused]] const auto written = ::write(shared_->done_fd.get(), &one, sizeof one);
-  }
-  shared_->queue.clear();
+  const std::lock_guard lock(mutex_);
+  for (const Queued& queued : queue_) done_.push_back({queued.slot, -ECANCELED});
+  if (!queue_.empty()) Announce();
+  queue_.clear();
 }
 
 }  // namespace orbitkv::posix

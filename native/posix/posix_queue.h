@@ -2,8 +2,8 @@
 
 #include <condition_variable>
 #include <deque>
-#include <memory>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "port/io_queue.h"
@@ -16,6 +16,7 @@ class PosixQueue final : public IoQueue {
  public:
   /// Throws SystemError.
   explicit PosixQueue(const IoQueueOptions& options);
+  /// Waits for the requests that its threads are in.
   ~PosixQueue() override;
 
   IoQueueReport report() const override;
@@ -31,26 +32,24 @@ class PosixQueue final : public IoQueue {
     uint32_t slot;
     IoRequest request;
   };
-  /// Shared with the threads, which may outlive the queue when a device never answers.
-  struct Shared {
-    std::mutex mutex;
-    std::condition_variable work;
-    std::deque<Queued> queue;
-    std::vector<IoResult> done;
-    UniqueFd done_fd;
-    bool stop = false;
-  };
-
-  static void Work(const std::shared_ptr<Shared>& shared);
-
   /// 0 or -errno.
   int StartThreads();
+  void Work();
+  /// Makes `done_fd_` readable. Requires mutex_.
+  void Announce();
 
-  std::shared_ptr<Shared> shared_;
-  int threads_ = 0;
   std::vector<Queued> pushed_;
   std::vector<int> watched_;
   bool woken_ = false;
+
+  std::mutex mutex_;
+  std::condition_variable work_;
+  std::deque<Queued> queue_;
+  std::vector<IoResult> done_;
+  bool stop_ = false;
+  UniqueFd done_fd_;
+  /// Last: they use everything above.
+  std::vector<std::thread> threads_;
 };
 
 }  // namespace orbitkv::posix
