@@ -18,9 +18,16 @@ export function rawRecord(): RawRecord {
 
 /** Makes a record as if nobody had written it. */
 export function clearRecord(record: RawRecord): void {
+  const { fields } = record
   record.kind = 0
   record.tag = 0
-  record.fields.fill(0)
+  // Stores, not fill(): this runs once a message.
+  fields[0] = 0
+  fields[1] = 0
+  fields[2] = 0
+  fields[3] = 0
+  fields[4] = 0
+  fields[5] = 0
   record.list = EMPTY_LIST
 }
 
