@@ -1,3 +1,5 @@
+import { once } from 'node:events'
+import { readdirSync, readFileSync } from 'node:fs'
 import { Worker } from 'node:worker_threads'
 import { crc32 } from 'node:zlib'
 import test, { type ExecutionContext } from 'ava'
@@ -380,4 +382,23 @@ test('host stream: closing a port ends what is queued, and the next port is not 
     lane.close()
     t.is(copy(lane, 0, D2H, engine.copies(0, 0)), -9)
   }
+})
+
+test('host stream: a worker that is terminated with copies in flight leaves memory only when they have ended', async (t) => {
+  const engine = new Engine(t, LAYOUTS['large segments, beyond the inline limit'] as Layout)
+  const alive = native.mappingsAlive()
+  for (let round = 0; round < 5; round++) {
+    const worker = new Worker(new URL('./copying-worker.js', import.meta.url), {
+      workerData: { template: engine.template },
+    })
+    const [message] = (await once(worker, 'message')) as [string]
+    t.is(message, 'copying')
+    await worker.terminate()
+  }
+  t.is(native.mappingsAlive(), alive)
+  t.true(
+    readdirSync('/proc/self/task').every(
+      (task) => !readFileSync(`/proc/self/task/${task}/comm`, 'utf8').startsWith('orbitkv-stream'),
+    ),
+  )
 })
