@@ -157,6 +157,7 @@ void Port::Cancel() {
 }
 
 void Port::Detach() {
+  sockets_.reset();
   for (const auto& stream : streams_) stream->Detach();
 }
 
