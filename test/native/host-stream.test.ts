@@ -123,6 +123,14 @@ const LAYOUTS: Record<string, Layout> = {
     bases: [8, 1108, 2208, 3308, 4408, 5508],
     segmentsPerGranule: 3,
   },
+  'many odd segments of all alignments in one job': {
+    pages: 3,
+    pageStride: 1300,
+    segmentBytes: 1111,
+    paddedBytes: 1536,
+    bases: Array.from({ length: 256 }, (_, i) => i * 4001),
+    segmentsPerGranule: 32,
+  },
   'large segments, beyond the inline limit': {
     pages: 2,
     pageStride: 300_000,
