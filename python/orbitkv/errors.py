@@ -114,6 +114,7 @@ ERROR_CODES: dict[str, int] = {
     "layers_missing": 102,
     "key_duplicate": 103,
     "query_empty": 104,
+    "ticket_mismatch": 105,
     "cancelled": 110,
     "session_closed": 111,
     "draining": 112,

@@ -15,11 +15,14 @@ import { describeProbe } from '../binding/probe.js'
 import type { Native, PoolReport, Probe } from '../binding/surface.js'
 import { controlReplyCodec, controlRequestCodec } from '../manager/codecs.js'
 import type { ControlReply, ControlRequest } from '../manager/messages.js'
-import { ACTOR, MANAGER_ENTRY, MANAGER_LAYOUT, type ManagerParams } from '../manager/params.js'
+import { ACTOR, MANAGER_ENTRY, type ManagerParams } from '../manager/params.js'
+import { managerLayout } from '../manager/series.js'
 import { CapabilityError } from '../shared/base/errors.js'
 import { SECTOR_BYTES } from '../shared/base/units.js'
 import type { CounterLayout } from '../shared/rings/counter-page.js'
 import { type ManagerConfig, managerOptions, type ResolvedConfig, resolveConfig } from './config.js'
+import { CONTENT_GAUGES } from './metrics/content-gauges.js'
+import { featuresOf, shownWith } from './metrics/features.js'
 import type { Page, Shown } from './metrics/page-metrics.js'
 import { gaugesOf, metricsOf } from './metrics/registry.js'
 import { ensurePrivateFolder } from './private-folder.js'
@@ -56,20 +59,6 @@ const IO_DEPTH = 128
 /** Parts of jobs that a copying lane keeps on its stream, and granules in one part: about 16 MiB at most each. */
 const STREAM_PARTS = 16
 const PART_DESCRIPTORS = 32
-
-/** Gauges that describe capacity or content: everything else must be zero at rest. */
-const NOT_OWNERSHIP = new Set([
-  'orbitkv_build_info',
-  'orbitkv_pool_capacity_bytes',
-  'orbitkv_pool_largest_free_bytes',
-  'orbitkv_pool_used_bytes',
-  'orbitkv_cache_resident_bytes',
-  'orbitkv_cache_resident_blocks',
-  'orbitkv_directory_entries',
-  'orbitkv_ssd_used_bytes',
-  'orbitkv_ssd_write_window_bytes',
-  'orbitkv_query_reserved_bytes_peak',
-])
 
 /** Rows of the directory: an entry of 64 bytes for every 4 KiB of the tiers, within bounds. */
 const ENTRIES_MIN = 1 << 16
@@ -115,7 +104,7 @@ export class RunningManager {
     this.drained = parts.drained
     this.drainAsked = parts.drainAsked
     const ssd = parts.shards.stores > 0
-    this.shown = (name) => ssd || !name.startsWith('ssd_')
+    this.shown = shownWith(featuresOf(parts.report.config))
     this.metrics = metricsOf(this.pages, this.shown, { io: parts.report.io, ssd: ssd ? 'on' : 'off' })
   }
 
@@ -167,7 +156,7 @@ export class RunningManager {
     uids: readonly number[],
     onDeath: (death: LaneDeath) => void,
   ): Promise<RunningManager> {
-    const wiring = wire(shards.stores)
+    const wiring = wire(shards.stores, config)
     const spawn = <P>(name: string, entry: URL, params: P) =>
       spawnLane({ seat: wiring.seat(name), entry, params, onDeath })
     const common = { pool: memory.report.pool, io: config.io } as const
@@ -222,7 +211,7 @@ export class RunningManager {
     lanes.push(manager)
     await Promise.all([manager.ready, serving])
     const pages = [
-      { buffer: wiring.seat(ACTOR.manager).counters, layout: MANAGER_LAYOUT },
+      { buffer: wiring.seat(ACTOR.manager).counters, layout: managerLayout(config.reuseWindows) },
       ...laneNames(shards.stores).map(({ name, layout }) => ({ buffer: wiring.seat(name).counters, layout })),
     ]
     return new RunningManager({ report, native, shards, lanes, seat, outbox, pages, drained, drainAsked })
@@ -250,7 +239,7 @@ export class RunningManager {
     this.seat.close()
     const leaks: Record<string, number> = {}
     for (const [name, value] of this.gauges()) {
-      if (value !== 0 && !NOT_OWNERSHIP.has(name.replace(/\{.*/, ''))) leaks[name] = value
+      if (value !== 0 && !CONTENT_GAUGES.has(name.replace(/\{.*/, ''))) leaks[name] = value
     }
     this.shards.close()
     this.native.closePool(this.report.pool.pool)
@@ -277,10 +266,10 @@ function laneNames(stores: number): { readonly name: string; readonly layout: Co
 }
 
 /** Every actor and every ring. */
-function wire(stores: number): Wiring {
+function wire(stores: number, config: ResolvedConfig): Wiring {
   const wiring = new Wiring()
   wiring.actor(ACTOR.main, { series: [], histograms: [] })
-  wiring.actor(ACTOR.manager, MANAGER_LAYOUT)
+  wiring.actor(ACTOR.manager, managerLayout(config.reuseWindows))
   for (const { name, layout } of laneNames(stores)) wiring.actor(name, layout)
   wiring.connectPair(ACTOR.main, ACTOR.manager)
   for (const { name } of laneNames(stores)) wiring.connectPair(ACTOR.manager, name)
@@ -312,6 +301,11 @@ function managerParams(
       writeWindowBytes: config.writeInFlightBytes,
       writeWindowBytesMin: Math.min(config.writeInFlightBytes, 4 << 20),
       writeWindowRestoreUs: 5_000,
+      writePolicy: config.writePolicy,
+      cache: {
+        protectedBytesMax: Math.floor((memory.windowOffsetBytes * config.cacheProtectedPercent) / 100),
+        lfuAdmission: config.lfuAdmission,
+      },
       assemblyAgeUsMax: 60_000_000,
     },
     stores: shards.stores,

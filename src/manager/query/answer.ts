@@ -7,15 +7,27 @@ import { best, boundaries } from '../../shared/planning/recovery.js'
 import type { Context } from '../context.js'
 import { forgetQuery } from './ending.js'
 import type { GroupSpan } from './lease-records.js'
-import type { Query } from './queries.js'
+import { BLOCK, type Query } from './queries.js'
 
 /** Blocks of each span that are usable from its start on. */
 function usableCounts(query: Query): number[] {
   return query.spans.map((span) => {
     let count = 0
-    while (count < span.count && query.usable[span.first + count] === 1) count++
+    while (count < span.count && query.blocks[span.first + count] === BLOCK.usable) count++
     return count
   })
+}
+
+/** What was found and not read is neither a hit nor a miss; what could not be read is a miss. */
+function countRequest(context: Context, query: Query): void {
+  for (const [i, span] of query.spans.entries()) {
+    for (let k = 0; k < span.count; k++) {
+      const block = query.blocks[span.first + k]
+      if (block === BLOCK.failed) query.counts.failed()
+      else if (block === BLOCK.unread) query.counts.unread((query.firstKeys[i] as number) + k, false)
+    }
+  }
+  query.counts.count(context)
 }
 
 /** What was found of one group: `count` blocks from block `firstBlock` of the request on. */
@@ -51,14 +63,15 @@ export function commonBoundary(
 
 /** Answers a query that waits for nothing any more: its entries become a lease, or it was a miss after all. */
 export function answerQuery(context: Context, query: Query): WireReply {
-  const seal = query.instance.seal
+  const { seal } = query.instance
   const usable = usableCounts(query)
+  countRequest(context, query)
   const { tokens, counts } = commonBoundary(
     query.spans.map((span, i) => ({
-      kind: seal?.geometry.groups[span.group]?.kind ?? 'full-attention',
+      kind: seal.geometry.groups[span.group]?.kind ?? 'full-attention',
       firstBlock: query.firstBlocks[i] as number,
       count: usable[i] as number,
-      blockTokens: seal?.geometry.groups[span.group]?.blockTokens ?? 1,
+      blockTokens: seal.geometry.groups[span.group]?.blockTokens ?? 1,
     })),
   )
   const kept: number[] = []
@@ -78,9 +91,15 @@ export function answerQuery(context: Context, query: Query): WireReply {
     }
   }
   forgetQuery(context, query)
-  query.instance.budget.refund(query.bytes - bytes)
-  if (kept.length === 0) return { kind: 'miss' }
-  return grantLease(context, query, spans, Int32Array.from(kept), bytes, tokens, blocksDram)
+  if (kept.length === 0) {
+    query.reservation.release()
+    return { kind: 'miss' }
+  }
+  // One entry may stand for several keys of a group that repeats them: never more than was reserved.
+  query.reservation.shrink(Math.min(bytes, query.reservation.bytes))
+  query.reservation.enter('ready')
+  for (const entry of kept) context.storage.returned(entry)
+  return grantLease(context, query, spans, Int32Array.from(kept), tokens, blocksDram)
 }
 
 /** The entries are held once for the lease; the lease table drops them when it ends. */
@@ -89,19 +108,18 @@ function grantLease(
   query: Query,
   spans: readonly GroupSpan[],
   entries: Int32Array,
-  bytes: number,
   tokens: number,
   blocksDram: number,
 ): WireReply {
-  const { instance, session } = query
+  const { instance, session, reservation } = query
   const expiresUs = context.nowUs + context.options.leaseUs
   const lease = context.leases.grant({ instance: instance.number, entries, ranks: instance.worldSize, expiresUs })
   if (lease === LEASES_FULL) {
     for (const entry of entries) context.storage.drop(entry)
-    instance.budget.refund(bytes)
+    reservation.release()
     return { kind: 'busy' }
   }
-  context.leaseRecords.add({ lease, instance: instance.number, session, spans, entries, bytes })
+  context.leaseRecords.add({ lease, instance: instance.number, session, spans, entries, reservation })
   session.leases.add(lease)
   return {
     kind: 'ready',

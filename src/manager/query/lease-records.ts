@@ -1,3 +1,4 @@
+import type { Reservation } from '../../shared/scheduling/query-budget.js'
 import type { Session } from '../sessions/session.js'
 
 /** Entries of one group under a lease or in a query: source i of the group is entries[first + i]. */
@@ -15,8 +16,8 @@ export interface LeaseRecord {
   readonly session: Session
   readonly spans: readonly GroupSpan[]
   readonly entries: Int32Array
-  /** Charged to the instance's query budget until the lease ends. */
-  readonly bytes: number
+  /** Charged until the lease and every restore that redeemed it have ended. */
+  readonly reservation: Reservation
 }
 
 /** Records of all live leases. */

@@ -115,6 +115,7 @@ export const ERROR_CODES = {
   layers_missing: 102,
   key_duplicate: 103,
   query_empty: 104,
+  ticket_mismatch: 105,
   // endings
   cancelled: 110,
   session_closed: 111,

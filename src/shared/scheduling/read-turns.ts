@@ -1,0 +1,95 @@
+import { invariant } from '../base/invariant.js'
+
+/** How the reads of one query are cut and when they stop. */
+export interface ReadLimits {
+  /** Bytes submitted at once; 0: everything. */
+  readonly batchBytes: number
+  /** Batches after which nothing more is submitted; 0: no bound. */
+  readonly batchesMax: number
+  /** From this time on nothing is submitted; Infinity: no bound. Microseconds. */
+  readonly deadlineUs: number
+}
+
+export const READ_EVERYTHING: ReadLimits = { batchBytes: 0, batchesMax: 0, deadlineUs: Number.POSITIVE_INFINITY }
+
+/** Items [first, end) to submit now. */
+export interface ReadTurn {
+  readonly first: number
+  readonly end: number
+}
+
+/**
+ * Whose turn it is among the blocks that one query must read: in order, a batch at a time, the next one when the last
+ * has ended in full. After a stop nothing new is submitted; what was submitted ends by itself. Knows no block and no
+ * device.
+ */
+export class ReadTurns {
+  readonly #bytes: ArrayLike<number>
+  readonly #limits: ReadLimits
+  #next = 0
+  #outstanding = 0
+  #batches = 0
+  #stopped = false
+
+  /** `bytes[i]` of item i, in the order of reading. */
+  constructor(bytes: ArrayLike<number>, limits: ReadLimits) {
+    this.#bytes = bytes
+    this.#limits = limits
+  }
+
+  get outstanding(): number {
+    return this.#outstanding
+  }
+
+  /** Items that were not submitted. */
+  get unread(): number {
+    return this.#bytes.length - this.#next
+  }
+
+  get stopped(): boolean {
+    return this.#stopped
+  }
+
+  /** Nothing is outstanding and nothing more will be submitted. */
+  get settled(): boolean {
+    return this.#outstanding === 0 && (this.#stopped || this.unread === 0)
+  }
+
+  /** The batch to submit now; null while one is outstanding, and when there is nothing more to submit. */
+  next(nowUs: number): ReadTurn | null {
+    if (this.#stopped || this.#outstanding > 0 || this.unread === 0) return null
+    const { batchesMax, deadlineUs } = this.#limits
+    if (nowUs >= deadlineUs || (batchesMax > 0 && this.#batches >= batchesMax)) {
+      this.#stopped = true
+      return null
+    }
+    const first = this.#next
+    this.#next = this.#endOf(first)
+    this.#outstanding = this.#next - first
+    this.#batches++
+    return { first, end: this.#next }
+  }
+
+  /** One submitted item has ended. */
+  ended(): void {
+    invariant(this.#outstanding > 0, 'an item that ends was submitted')
+    this.#outstanding--
+  }
+
+  /** Nothing new is submitted from here on. */
+  stop(): void {
+    this.#stopped = true
+  }
+
+  /** As many items as fit into a batch, at least one. */
+  #endOf(first: number): number {
+    const { batchBytes } = this.#limits
+    if (batchBytes === 0) return this.#bytes.length
+    let end = first + 1
+    let bytes = this.#bytes[first] as number
+    while (end < this.#bytes.length && bytes + (this.#bytes[end] as number) <= batchBytes) {
+      bytes += this.#bytes[end++] as number
+    }
+    return end
+  }
+}
