@@ -98,6 +98,7 @@ export function resolveConfig(config: ManagerConfig): ResolvedConfig {
 export function managerOptions(config: ResolvedConfig, epoch: number, uids: readonly number[]): ManagerOptions {
   return {
     ...MANAGER_DEFAULTS,
+    ownPid: process.pid,
     epoch,
     uids,
     ssd: config.ssdPaths.length > 0,

@@ -42,7 +42,12 @@ const BODIES: { readonly [K in MessageKind]: fc.Arbitrary<Drawn<K>> } = {
     worldSize: u16,
     pageFirst: fc.boolean(),
     device: fc.record({ kind: fc.constantFrom('host', 'cuda'), uuid: bytes(16) }),
-    allocations: some(fc.record({ kind: fc.constantFrom('host_fd', 'cuda_ipc'), bytes: u64 })),
+    allocations: some(
+      fc.oneof(
+        fc.record({ kind: fc.constantFrom('host_fd', 'cuda_ipc'), bytes: u64 }),
+        fc.record({ kind: fc.constant('local_mapping' as const), bytes: u64, mapping: u32 }),
+      ),
+    ),
     groups: some(
       fc.record({
         id: u32,

@@ -23,6 +23,7 @@ from .fields import (
     u16,
     u32,
     u64,
+    variant,
 )
 
 NAME_BYTES_MAX = 256
@@ -32,6 +33,12 @@ _name = text(NAME_BYTES_MAX)
 _digest = fixed(32)
 _instance_id = fixed(16)
 _slot = {"slot": u32, "generation": between(u64, 1, SLOT_GENERATION_MAX)}
+
+_allocation = variant(
+    host_fd=record(bytes=u64),
+    cuda_ipc=record(bytes=u64),
+    local_mapping=record(bytes=u64, mapping=u32),
+)
 
 _region = record(
     layer=_name,
@@ -76,7 +83,7 @@ REQUESTS: dict[str, tuple[int, Field]] = {
             worldSize=u16,
             pageFirst=boolean,
             device=record(kind=choice("host", "cuda"), uuid=fixed(16)),
-            allocations=many(record(kind=choice("host_fd", "cuda_ipc"), bytes=u64), 64),
+            allocations=many(_allocation, 64),
             groups=many(
                 record(
                     id=u32,

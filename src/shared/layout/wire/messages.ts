@@ -19,6 +19,7 @@ import {
   u32,
   u64,
   type ValueOf,
+  variant,
 } from './fields.js'
 import {
   CANARY_BYTES,
@@ -49,6 +50,15 @@ const instanceId = bytes(INSTANCE_ID_BYTES)
 /** Index of a completion slot and the client's generation of it: greater than every earlier one of that slot. */
 const slot = { slot: u32, generation: between(u64, 1, SLOT_GENERATION_MAX) }
 const numberList = list(record({ name, value: f64 }), NUMBERS_MAX)
+
+/** Memory that holds pages. */
+const allocation = variant({
+  /** A sealed memory file: its descriptor rides along. */
+  host_fd: record({ bytes: u64 }),
+  cuda_ipc: record({ bytes: u64 }),
+  /** A mapping of the Manager's own process, by its number there: an embedded runtime's engines alone may name one. */
+  local_mapping: record({ bytes: u64, mapping: u32 }),
+})
 
 /** One region as the engine describes it: see RegionSpec in shared/layout. */
 const region = record({
@@ -111,7 +121,8 @@ const REQUESTS = {
     }),
   },
   /**
-   * Worker: one rank of an instance joins with its memory. Carries one descriptor an allocation, in their order.
+   * Worker: one rank of an instance joins with its memory. Carries one descriptor for each allocation that is not a
+   * local_mapping, in their order.
    * Answered by `registered`.
    */
   register: {
@@ -130,7 +141,7 @@ const REQUESTS = {
       /** One allocation holds whole pages of all layers of a rank. */
       pageFirst: bool,
       device: record({ kind: choice(['host', 'cuda']), uuid: bytes(16) }),
-      allocations: list(record({ kind: choice(['host_fd', 'cuda_ipc']), bytes: u64 }), DESCRIPTORS_MAX),
+      allocations: list(allocation, DESCRIPTORS_MAX),
       groups: list(
         record({
           id: u32,
@@ -323,6 +334,6 @@ export function isRequestKind(kind: MessageKind): kind is RequestKind {
 
 /** Descriptors that must ride with a message, no more and no fewer. */
 export function descriptorsOf(message: WireMessage): number {
-  if (message.kind === 'register') return message.allocations.length
+  if (message.kind === 'register') return message.allocations.filter(({ kind }) => kind !== 'local_mapping').length
   return message.kind === 'registered' ? 3 : 0
 }
