@@ -53,6 +53,8 @@ export class ManagerMachine {
   readonly #synced: number[] = []
   #phase: 'serving' | 'draining' | 'stopping' | 'drained' = 'serving'
   #drainEndsUs = Number.POSITIVE_INFINITY
+  /** The drain's time is over: what is open is cancelled, and only what devices still do is waited for. */
+  #late = false
   #lanesLeft = 0
   #unfinished = 0
   readonly #drainWaiters: { readonly session: Session; readonly request: number }[] = []
@@ -104,7 +106,7 @@ export class ManagerMachine {
       leases.nextExpiryUs,
       queries.nextEndUs(),
       publications.nextGiveUpUs(),
-      this.#phase === 'draining' ? this.#drainEndsUs : Number.POSITIVE_INFINITY,
+      this.#phase === 'draining' && !this.#late ? this.#drainEndsUs : Number.POSITIVE_INFINITY,
     )
   }
 
@@ -321,6 +323,7 @@ export class ManagerMachine {
   #progressDrain(): void {
     const context = this.#context
     const late = context.nowUs >= this.#drainEndsUs
+    this.#late ||= late
     const held = this.ownership()
     const busy = (held['operationsOpen'] ?? 0) + (held['jobsOpen'] ?? 0)
     if (busy > 0 && !late) return
