@@ -67,7 +67,7 @@ function runProcess({ io, path, reads, owner, after }: ProcessOptions): void {
   if (after !== 'abandon') native.poolView(pool, 0, reads * MIB).fill(0xc3)
   filler.run([{ op: 'write', file, fileOffset: 0, poolOffset: 0, bytes: reads * MIB }])
   filler.close()
-  if (after === 'abandon') return abandonReads({ io, pool, file, reads, after: 'wait' })
+  if (after === 'abandon') return abandonReads({ io, pool, file, reads })
   native.poolView(pool, 0, reads * MIB).fill(0)
   process.on('exit', () => {
     native.wakeAll()
@@ -93,14 +93,20 @@ function poolKib(): number {
     .reduce((sum, text) => sum + Number(/^Size: +(\d+)/m.exec(text)?.[1]), 0)
 }
 
-/** Prints what is still mapped of the pool right after everything that names it was closed amid reads. */
-function abandonReads(options: ReadingOptions): void {
+/**
+ * Prints what is still mapped of the pool right after everything that names it was closed amid reads. Each read is of
+ * the whole file, so that a device works on it for much longer than closing takes.
+ */
+function abandonReads({ io, pool, file, reads }: Omit<ReadingOptions, 'after'>): void {
   const native = loadNative()
-  const port = submitReads(options)
+  const port = new TestPort(native, { io, pool, depth: 4 })
+  for (let i = 0; i < 4; i++)
+    port.put(i, { op: 'read', tag: i, file, fileOffset: 0, poolOffset: 0, bytes: reads * MIB })
+  port.port.pump(4, 0, 0)
   const inFlight = port.port.inFlight()
   native.shutdown(0)
-  native.closePool(options.pool)
-  native.closeShard(options.file)
+  native.closePool(pool)
+  native.closeShard(file)
   writeSync(1, JSON.stringify({ inFlight, poolKib: poolKib(), pump: port.port.pump(0, 0, 0) }))
 }
 
