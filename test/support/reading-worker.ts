@@ -2,7 +2,7 @@
  * A worker (or a main thread, with arguments as JSON) that submits a list of reads, says so, and then ends, stays
  * parked or is ended from outside while the device works. Its port is drained by whoever ends it.
  */
-import { readFileSync, writeSync } from 'node:fs'
+import { readdirSync, readFileSync, writeSync } from 'node:fs'
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads'
 import { loadNative } from '../../src/binding/load.js'
 import { TestPort } from './test-port.js'
@@ -93,6 +93,13 @@ function poolKib(): number {
     .reduce((sum, text) => sum + Number(/^Size: +(\d+)/m.exec(text)?.[1]), 0)
 }
 
+/** Whether a thread of this process sleeps in the kernel until a device answers. */
+function threadWaitsForDisk(): boolean {
+  return readdirSync('/proc/self/task').some((thread) =>
+    /\) D /.test(readFileSync(`/proc/self/task/${thread}/stat`, 'utf8')),
+  )
+}
+
 /**
  * Prints what is still mapped of the pool right after everything that names it was closed amid reads. Each read is of
  * the whole file, so that a device works on it for much longer than closing takes.
@@ -103,6 +110,8 @@ function abandonReads({ io, pool, file, reads }: Omit<ReadingOptions, 'after'>):
   for (let i = 0; i < 4; i++)
     port.put(i, { op: 'read', tag: i, file, fileOffset: 0, poolOffset: 0, bytes: reads * MIB })
   port.port.pump(4, 0, 0)
+  // A thread that has not begun its read would only be told to forget it.
+  while (io === 'posix' && !threadWaitsForDisk()) if (port.port.pump(0, 0, 0) !== 0) break
   const inFlight = port.port.inFlight()
   native.shutdown(0)
   native.closePool(pool)
