@@ -98,8 +98,13 @@ export class ManagerMachine {
     return this.#phase === 'drained'
   }
 
+  get #lanesRun(): boolean {
+    return this.#phase === 'serving' || this.#phase === 'draining'
+  }
+
   /** When a `tick` is wanted next. */
   nextTickUs(): number {
+    if (!this.#lanesRun) return Number.POSITIVE_INFINITY
     const { storage, leases, queries, publications } = this.#context
     return Math.min(
       storage.nextTickUs(),
@@ -147,7 +152,8 @@ export class ManagerMachine {
         break
       case 'tick':
         context.nowUs = input.nowUs
-        context.storage.tick(input.nowUs)
+        // Lanes that were asked to stop take nothing more, not even a wider write window.
+        if (this.#lanesRun) context.storage.tick(input.nowUs)
         expireLeases(context)
         expireQueries(context)
         break
