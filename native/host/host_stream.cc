@@ -12,13 +12,22 @@
 
 #include "base/system_error.h"
 #include "codec/crc32.h"
+#include "host/streaming_copy.h"
 
 namespace orbitkv {
 namespace {
 
-void CopyIn(const CopyStep& step) {
-  for (const TemplateItem& item : step.items)
-    std::memcpy(item.Page(step.page), step.granule + item.granule_offset_bytes, item.bytes);
+/// Bytes of a job from which copies into pages go past the caches: measured 1.4 to 1.9 times as
+/// fast as memcpy over memory that is in no cache. Copies out of pages stay in the caches, because
+/// their checksum reads them next.
+constexpr uint64_t kStreamingBytesMin = 256 << 10;
+
+void CopyIn(const CopyStep& step, bool streaming) {
+  for (const TemplateItem& item : step.items) {
+    std::byte* to = item.Page(step.page);
+    const std::byte* from = step.granule + item.granule_offset_bytes;
+    streaming ? StreamingCopy(to, from, item.bytes) : (void)std::memcpy(to, from, item.bytes);
+  }
 }
 
 void CopyOut(const CopyStep& step) {
@@ -30,8 +39,13 @@ void CopyOut(const CopyStep& step) {
 }
 
 void CopyAll(const CopyJob& job, CopyDirection direction) {
-  for (const CopyStep& step : job.steps)
-    direction == CopyDirection::kPoolToPages ? CopyIn(step) : CopyOut(step);
+  if (direction == CopyDirection::kPagesToPool) {
+    for (const CopyStep& step : job.steps) CopyOut(step);
+    return;
+  }
+  const bool streaming = job.bytes >= kStreamingBytesMin;
+  for (const CopyStep& step : job.steps) CopyIn(step, streaming);
+  if (streaming) StreamingFence();
 }
 
 /// Signals belong to the threads of Node: a thread starts with the mask of its maker.

@@ -24,8 +24,8 @@ constexpr int MADV_POPULATE_WRITE = 23;
 /// Maps `bytes` at a 2 MiB boundary, or returns null with errno set.
 std::byte* MapAligned(size_t bytes) {
   const size_t reserved = bytes + kHugePageBytes;
-  void* mapped = mmap(nullptr, reserved, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* mapped =
+      mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
   auto* first = static_cast<std::byte*>(mapped);
   const size_t head =

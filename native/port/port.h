@@ -65,7 +65,8 @@ class Port {
   /// Asks the kernel to give up reads and writes where it can, and streams what they have not
   /// started; their completions still come.
   void Cancel();
-  /// Before quarantine: streams touch no memory of JavaScript any more, whatever is in flight.
+  /// Before quarantine: peers are let go, and streams touch no memory of JavaScript any more,
+  /// whatever is in flight.
   void Detach();
 
  private:

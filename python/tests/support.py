@@ -9,7 +9,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def golden(name: str) -> list[dict]:
+def golden(name: str) -> Any:
     return json.loads((ROOT / "test" / "golden" / name).read_text(encoding="utf-8"))
 
 

@@ -85,6 +85,10 @@ class Errors(unittest.TestCase):
         table = text[text.index("export const ERROR_CODES") : text.index("} as const")]
         self.assertEqual({name: int(number) for name, number in re.findall(r"^  (\w+): (\d+),", table, re.M)}, ERROR_CODES)
 
+    def test_every_code_has_the_class_that_typescript_gives_it(self) -> None:
+        classes = {code: type(error_of(code, "text")).__name__ for code in ERROR_CODES if code != "ok"}
+        self.assertEqual(classes, golden("error-classes.json"))
+
     def test_every_code_has_a_class(self) -> None:
         for code in ERROR_CODES:
             error = error_of(code, "text", {"page": 1})

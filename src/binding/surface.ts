@@ -146,7 +146,8 @@ export interface Port {
   /**
    * Queues copies on a stream: `count` COPY descriptors at `list[offset]`. direction 0 = pool to pages (H2D),
    * 1 = pages to pool (D2H). Small jobs on an idle stream may run inside the call. Completes once with `tag`.
-   * Returns 0 or -errno (bad descriptor: nothing was copied, no completion follows).
+   * Returns 0 or -errno (-EINVAL: a bad descriptor, -EAGAIN: 4096 jobs in flight; nothing was copied, no completion
+   * follows). Jobs of a stream complete in order; -ECANCELED when the port closed before the job started.
    */
   copy(stream: number, tag: number, direction: 0 | 1, list: Float64Array, offset: number, count: number): number
   /** Queues `count` CHECKSUM descriptors; result i goes to results[resultBase + i]. Completes once with `tag`. */

@@ -27,6 +27,8 @@ export function perform(sinks: ManagerSinks, effect: ManagerEffect, stuck: numbe
       if (sinks.port.send(effect.connection, effect.frame, effect.frame.length, effect.fds) === EAGAIN) {
         stuck.push(effect.connection)
       }
+      // The port sends copies; what was sent is the peer's, what was not has nobody to go to.
+      for (const fd of effect.fds) sinks.native.closeFd(fd)
       return
     case 'close-connection':
       sinks.port.closeConnection(effect.connection)
@@ -58,6 +60,9 @@ export function perform(sinks: ManagerSinks, effect: ManagerEffect, stuck: numbe
         effect.admitUs,
         effect.doneUs,
       )
+      return
+    case 'release-slots':
+      sinks.native.releaseSlots(effect.slots)
       return
     case 'control':
       sinks.main.send(effect.reply)

@@ -39,6 +39,7 @@ export type ManagerInput =
 
 /** What the Manager's machine may ask its loop to do. Order matters: effects are performed in the order given. */
 export type ManagerEffect =
+  /** `fds` are closed once the frame has been handed over, sent or not: the peer gets duplicates. */
   | { readonly kind: 'send'; readonly connection: number; readonly frame: Uint8Array; readonly fds: readonly number[] }
   | { readonly kind: 'close-connection'; readonly connection: number }
   | { readonly kind: 'to-host-reader'; readonly store: number; readonly request: HostReaderRequest }
@@ -64,4 +65,6 @@ export type ManagerEffect =
       readonly admitUs: number
       readonly doneUs: number
     }
+  /** The session's slots go, after every word that was decided for them before. */
+  | { readonly kind: 'release-slots'; readonly slots: number }
   | { readonly kind: 'control'; readonly reply: ControlReply }

@@ -1,3 +1,5 @@
+import { once } from 'node:events'
+import { readdirSync, readFileSync } from 'node:fs'
 import { Worker } from 'node:worker_threads'
 import { crc32 } from 'node:zlib'
 import test, { type ExecutionContext } from 'ava'
@@ -120,6 +122,14 @@ const LAYOUTS: Record<string, Layout> = {
     paddedBytes: 1024,
     bases: [8, 1108, 2208, 3308, 4408, 5508],
     segmentsPerGranule: 3,
+  },
+  'many odd segments of all alignments in one job': {
+    pages: 3,
+    pageStride: 1300,
+    segmentBytes: 1111,
+    paddedBytes: 1536,
+    bases: Array.from({ length: 256 }, (_, i) => i * 4001),
+    segmentsPerGranule: 32,
   },
   'large segments, beyond the inline limit': {
     pages: 2,
@@ -380,4 +390,23 @@ test('host stream: closing a port ends what is queued, and the next port is not 
     lane.close()
     t.is(copy(lane, 0, D2H, engine.copies(0, 0)), -9)
   }
+})
+
+test('host stream: a worker that is terminated with copies in flight leaves memory only when they have ended', async (t) => {
+  const engine = new Engine(t, LAYOUTS['large segments, beyond the inline limit'] as Layout)
+  const alive = native.mappingsAlive()
+  for (let round = 0; round < 5; round++) {
+    const worker = new Worker(new URL('./copying-worker.js', import.meta.url), {
+      workerData: { template: engine.template },
+    })
+    const [message] = (await once(worker, 'message')) as [string]
+    t.is(message, 'copying')
+    await worker.terminate()
+  }
+  t.is(native.mappingsAlive(), alive)
+  t.true(
+    readdirSync('/proc/self/task').every(
+      (task) => !readFileSync(`/proc/self/task/${task}/comm`, 'utf8').startsWith('orbitkv-stream'),
+    ),
+  )
 })

@@ -304,6 +304,10 @@ function enter(
 }
 
 function giveBack(context: Context, acquired: Acquired): void {
-  if (acquired.slotTable !== null) context.ports.releaseSlots(acquired.slotTable.slots)
+  if (acquired.slotTable !== null) {
+    const { slots, clientFd, managerFd, eventFd } = acquired.slotTable
+    for (const fd of [clientFd, managerFd, eventFd]) context.ports.closeFd(fd)
+    context.ports.releaseSlots(slots)
+  }
   for (const mapping of acquired.mappings) context.ports.releaseMapping(mapping)
 }
