@@ -651,6 +651,8 @@ export class World {
         if (opened.kind !== 'memory' || !opened.sealed) return null
         return { mapping: this.#device.map(opened.memory), bytes: opened.memory.bytes.length }
       },
+      // Engines of the simulator are processes of their own: they pass descriptors.
+      borrowMapping: () => null,
       releaseMapping: (mapping) => this.#device.release(mapping),
       readMapping: (mapping, offsetBytes, bytes) => this.#device.read(mapping, offsetBytes, bytes),
       defineTemplate: (items, granuleFirstItem) => this.#device.define(items, granuleFirstItem),
