@@ -185,8 +185,11 @@ export interface Port {
 export interface Native {
   probe(): Probe
 
-  /** Refuses (ENOMEM) when `bytes` is above what the cgroup limit or available memory allows; the message has both. */
-  openPool(bytes: number): PoolReport
+  /**
+   * Refuses (ENOMEM) when `bytes` is above what the cgroup limit or available memory allows; the message has both.
+   * `pages`: `huge` by default; `ordinary` (4 KiB) is for benches, which compare on equal memory.
+   */
+  openPool(bytes: number, pages?: 'huge' | 'ordinary'): PoolReport
   closePool(pool: number): void
   /** Test and demo only: an external view of pool bytes for this thread. */
   poolView(pool: number, offset: number, bytes: number): Uint8Array
