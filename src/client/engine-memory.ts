@@ -15,20 +15,6 @@ export interface LocalMemory {
   /** Number of the mapping in this process. */
   readonly mapping: number
   readonly bytes: number
-  readonly view: Uint8Array
-  /** Drops our name of it; the memory lives until the Manager has drained. */
-  close(): void
-}
-
-/** Creates `bytes` bytes of zeros for an engine in the Manager's own process. @throws Error of the system call. */
-export function createLocalMemoryOver(native: Native, bytes: number): LocalMemory {
-  const fd = native.createMemory(bytes)
-  try {
-    const { mapping } = native.importMemory(fd)
-    return { mapping, bytes, view: native.mappingView(mapping, 0, bytes), close: () => native.releaseMapping(mapping) }
-  } finally {
-    native.closeFd(fd)
-  }
 }
 
 /** Creates `bytes` bytes of zeros, sealed against shrinking and growing. @throws Error of the system call. */
