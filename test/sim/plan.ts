@@ -130,8 +130,10 @@ const model: fc.Arbitrary<ModelPlan> = fc.record({
   layers: fc.integer({ min: 1, max: 4 }),
   wordsEven: oneOf(128, 256, 175, 512),
   wordsOdd: oneOf(128, 256, 130, 1024),
-  groups: oneOf(1, 1, 2),
+  groups: oneOf(1, 2),
   tokensFactor: oneOf(1, 2),
+  second: oneOf('full-attention', 'sliding-window', 'checkpoint'),
+  windowTokens: oneOf(1, 16, 40, 1000),
   ranks: oneOf(1, 1, 2),
   pages: fc.integer({ min: 3, max: 10 }),
 })

@@ -348,12 +348,10 @@ export class EngineProcess implements SessionOwner {
       pageFirst: model.plan.layout === 'page-first',
       device: { kind: 'host', uuid: new Uint8Array(16) },
       allocations: [{ kind: 'host_fd', bytes: model.bytes }],
-      groups: Array.from({ length: model.groups }, (_, id) => ({
-        id,
-        kind: 'full-attention' as const,
-        blockTokens: model.blockTokens(id),
-        window: 0,
-      })),
+      groups: Array.from({ length: model.groups }, (_, id) => {
+        const { kind, blockTokens, windowTokens } = model.spec(id)
+        return { id, kind, blockTokens, window: windowTokens }
+      }),
       regions: model.regions.map((each) => ({ ...each, kvRole: each.kvRole as 'packed' | 'k' })),
       canaries: [{ region: 0, firstPage, lastPage: canary(last) }],
       slotCount: this.world.plan.sizes.slots,

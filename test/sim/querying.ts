@@ -1,7 +1,7 @@
 import { ERROR_CODES } from '../../src/shared/base/errors.js'
 import { SLOT_STATE } from '../../src/shared/layout/slot-states.js'
 import type { MessageOf, WireReply } from '../../src/shared/layout/wire/messages.js'
-import { keysOf } from './model.js'
+import { keysOf, type Model } from './model.js'
 import type { PageRef } from './pages.js'
 import type { Command } from './plan.js'
 import { codes, type EngineProcess, MEANWHILE, type Rank } from './process.js'
@@ -166,19 +166,22 @@ function ready(
   must(generations !== undefined, 'V3', () => `lease ${lease} was never granted`)
   const held: Held[] = []
   for (const { group, firstBlock, keys } of asked) {
-    const blocks = Math.max(0, Math.min(keys.length, Math.floor(tokens / model.blockTokens(group)) - firstBlock))
-    const known = generations?.get(group) ?? []
+    const { firstSource, generations: known } = generations?.get(group) ?? { firstSource: 0, generations: [] }
+    const blocks = model.needed(group, tokens, firstBlock)
+    const sources = known.map((_, index) => firstSource + index)
     must(
-      known.length === blocks,
+      blocks !== null && blocks.map((block) => block - firstBlock).join() === sources.join(),
       'V3',
-      () => `READY at ${tokens} tokens means ${blocks} blocks of group ${group}, the lease holds ${known.length}`,
+      () => `READY at ${tokens} tokens needs blocks ${blocks} of group ${group}, the lease holds sources ${sources}`,
     )
-    for (const [source, generation] of known.entries()) {
+    for (const [index, generation] of known.entries()) {
+      const source = firstSource + index
       const key = keys[source] as number
       world.truth.mustBeSealed(generation, key, group)
       held.push({ group, source, key, generation })
     }
   }
+  checkBoundaries(model, reply, asked, held)
   must(
     held.length === reply.blocksDram + reply.blocksSsd && held.length > 0,
     'V3',
@@ -220,6 +223,36 @@ function ready(
       })
     case 'restore':
       return restoreAll(process, lease, held, manner, process.ranks, end)
+  }
+}
+
+/** Every boundary is one that somebody can resume at; those of the lease need nothing that it does not hold. */
+function checkBoundaries(model: Model, reply: MessageOf<'ready'>, asked: Asked, held: readonly Held[]): void {
+  const last = reply.boundaries[reply.boundaries.length - 1] as number
+  for (const [list, served] of [
+    [reply.boundaries, true],
+    [reply.otherBoundaries, false],
+  ] as const) {
+    let before = 0
+    for (const tokens of list) {
+      must(
+        tokens > before && tokens <= last,
+        'V3',
+        () => `boundary ${tokens} comes after ${before}, the last is ${last}`,
+      )
+      before = tokens
+      let outside = 0
+      for (const { group, firstBlock, keys } of asked) {
+        const blocks = model.needed(group, tokens, firstBlock)
+        const possible = blocks?.every((block) => block - firstBlock < keys.length) ?? false
+        must(possible, 'V3', () => `group ${group} never resumes at ${tokens}`)
+        const missing = (blocks ?? []).filter(
+          (block) => !held.some((each) => each.group === group && each.source === block - firstBlock),
+        )
+        outside += missing.length
+      }
+      must(served === (outside === 0), 'V3', () => `boundary ${tokens} needs ${outside} blocks outside its lease`)
+    }
   }
 }
 

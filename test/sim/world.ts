@@ -684,23 +684,27 @@ export class World {
     const { leaseRecords } = this.machine.context
     const add = leaseRecords.add.bind(leaseRecords)
     leaseRecords.add = (record) => {
-      const generations = new Map<number, number[]>()
-      for (const { group, first, count } of record.spans) {
+      const generations = new Map<number, LeasedBlocks>()
+      for (const { group, firstSource, first, count } of record.spans) {
         const entries = record.entries.subarray(first, first + count)
-        generations.set(
-          group,
-          [...entries].map((entry) => {
-            const generation = this.storage.generationOf(entry)
-            this.truth.mustBeSealed(generation, keyOf(this.storage, entry), group)
-            return generation
-          }),
-        )
+        const held = [...entries].map((entry) => {
+          const generation = this.storage.generationOf(entry)
+          this.truth.mustBeSealed(generation, keyOf(this.storage, entry), group)
+          return generation
+        })
+        generations.set(group, { firstSource, generations: held })
       }
       this.leases.set(record.lease, generations)
       add(record)
     }
   }
 
-  /** What each lease holds: generations by group, in the order of the query's keys. */
-  readonly leases = new Map<number, ReadonlyMap<number, readonly number[]>>()
+  /** What each lease holds, by group. */
+  readonly leases = new Map<number, ReadonlyMap<number, LeasedBlocks>>()
+}
+
+/** Generations of the sources `firstSource …` of one group under a lease. */
+interface LeasedBlocks {
+  readonly firstSource: number
+  readonly generations: readonly number[]
 }

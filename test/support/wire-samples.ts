@@ -260,6 +260,7 @@ export const SAMPLES: readonly { readonly name: string; readonly request: number
     message: {
       kind: 'ready',
       boundaries: Uint32Array.of(48),
+      otherBoundaries: new Uint32Array(0),
       lease: 77,
       blocksDram: 1,
       blocksSsd: 2,
@@ -272,6 +273,7 @@ export const SAMPLES: readonly { readonly name: string; readonly request: number
     message: {
       kind: 'ready',
       boundaries: Uint32Array.of(0, 1, U32),
+      otherBoundaries: Uint32Array.of(16, U32),
       lease: U64,
       blocksDram: U32,
       blocksSsd: U32,

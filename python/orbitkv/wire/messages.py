@@ -164,7 +164,7 @@ REPLIES: dict[str, tuple[int, Field]] = {
             storageNamespace=_digest,
         ),
     ),
-    "ready": (132, record(boundaries=numbers, lease=u64, blocksDram=u32, blocksSsd=u32, expiresInMs=u32)),
+    "ready": (132, record(boundaries=numbers, otherBoundaries=numbers, lease=u64, blocksDram=u32, blocksSsd=u32, expiresInMs=u32)),
     "loading": (133, record(ticket=u64)),
     "miss": (134, record()),
     "busy": (135, record()),

@@ -6,9 +6,9 @@ export function endTicket(context: Context, ticket: number): void {
   const query = context.queries.get(ticket)
   if (query === undefined) return
   for (const entry of query.waiting) context.storage.cancelFill(entry, ticket)
-  for (const entry of query.entries) context.storage.drop(entry)
+  for (const entry of query.selection.entries) context.storage.drop(entry)
   forgetQuery(context, query)
-  query.instance.budget.refund(query.bytes)
+  query.instance.budget.refund(query.selection.bytes)
 }
 
 /** Takes a query out of the tables; what it holds and charges is the caller's now. */

@@ -1,12 +1,13 @@
 import type { Instance } from '../register/instances.js'
 import type { Session } from '../sessions/session.js'
-import type { GroupSpan } from './lease-records.js'
+import type { FoundBlocks } from './found-blocks.js'
+import type { Selection } from './selection.js'
 
 /**
  * One open query: pages that were found and are being read into DRAM, or are there and wait to be polled.
  *
- * Every entry is held from admission to the end. `pending` counts fills that have not reported; the answer is ready
- * at 0. `usable[i]` turns 0 when the fill of entry i fails: the answer then ends before it.
+ * Every selected entry is held and its bytes are charged, from admission to the end. The answer is ready when nothing
+ * is waited for. A block that cannot be read moves the selection to a smaller boundary.
  */
 export interface Query {
   readonly ticket: number
@@ -14,15 +15,11 @@ export interface Query {
   readonly instance: Instance
   readonly requestId: number
   readonly revision: number
-  readonly spans: readonly GroupSpan[]
-  readonly firstBlocks: readonly number[]
-  readonly entries: Int32Array
-  readonly usable: Uint8Array
-  /** foundInDram[i] is 1 when entry i was in DRAM when the query came. */
-  readonly foundInDram: Uint8Array
-  /** Entries whose fill this query still waits for. */
+  readonly allowSsd: boolean
+  readonly found: FoundBlocks
+  selection: Selection
+  /** Selected entries whose fill this query still waits for. */
   readonly waiting: Set<number>
-  readonly bytes: number
   readonly endsUs: number
 }
 

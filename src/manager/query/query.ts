@@ -1,27 +1,22 @@
 import { isRefusal, type Refusal, refuse } from '../../shared/base/refusal.js'
 import { KEY_BYTES } from '../../shared/layout/wire/limits.js'
 import type { MessageOf, WireReply } from '../../shared/layout/wire/messages.js'
+import { legalBoundaries } from '../../shared/planning/recovery.js'
 import type { Context } from '../context.js'
 import { boundInstance } from '../register/bound.js'
 import type { Instance, Seal } from '../register/instances.js'
 import { reply, replyRefusal } from '../sessions/replies.js'
 import type { Session } from '../sessions/session.js'
-import { answerQuery, commonBoundary } from './answer.js'
+import { answerQuery } from './answer.js'
 import { endTicket } from './ending.js'
-import type { GroupSpan } from './lease-records.js'
+import { type FoundBlocks, findBlocks, requestedBlocks } from './found-blocks.js'
 import type { Query } from './queries.js'
+import { readSelection } from './reading.js'
+import { BOUNDARY_TOKENS_MAX, bytesAt, type Selection, selectBlocks } from './selection.js'
 
 type QueryRequest = MessageOf<'query'>
 
-/** What was found for one query before anything is held or charged. */
-interface Found {
-  readonly spans: readonly GroupSpan[]
-  readonly firstBlocks: readonly number[]
-  readonly entries: Int32Array
-  readonly bytes: number
-}
-
-/** QUERY: the longest common published prefix; metadata only, unless the default route must read SSD pages first. */
+/** QUERY: where the request can be resumed; metadata only, unless the default route must read SSD pages first. */
 export function query(context: Context, session: Session, request: number, message: QueryRequest): void {
   const answer = admit(context, session, message)
   if (isRefusal(answer)) replyRefusal(context, session, request, answer)
@@ -49,13 +44,14 @@ function admit(context: Context, session: Session, message: QueryRequest): WireR
   if (outstanding >= context.options.queriesPerSessionMax || context.queries.count >= context.options.queriesMax) {
     return { kind: 'busy' }
   }
-  const found = find(context, instance, instance.seal, message)
-  if (found.entries.length === 0) return { kind: 'miss' }
-  if (!instance.budget.charge(found.bytes)) {
+  const found = findBlocks(context.storage, instance.seal, message)
+  const selection = choose(context, instance, found)
+  if (selection.entries.length === 0) return { kind: 'miss' }
+  if (!instance.budget.charge(selection.bytes)) {
     context.tally.budgetWait()
     return { kind: 'busy' }
   }
-  return open(context, session, instance, message, found)
+  return open(context, session, instance, message, found, selection)
 }
 
 function checkShape(context: Context, seal: Seal, message: QueryRequest): Refusal | null {
@@ -79,91 +75,47 @@ function checkShape(context: Context, seal: Seal, message: QueryRequest): Refusa
   return null
 }
 
-/** The common prefix of all groups, cut to what the instance may ever hold at once. */
-function find(context: Context, instance: Instance, seal: Seal, message: QueryRequest): Found {
-  const { storage } = context
-  const perGroup = message.groups.map(({ group, firstBlock, keys }) => {
-    const asked = keys.length / KEY_BYTES
-    const entries = new Int32Array(asked)
-    const classId = seal.classes[group] as number
-    let count = storage.prefix(classId, keys, asked, entries)
-    if (!message.allowSsd) {
-      for (let i = 0; i < count; i++) if (!storage.inDram(entries[i] as number)) count = i
-    }
-    storage.countRequest(entries.subarray(0, count), count, asked - count)
-    const geometry = seal.geometry.groups[group]
-    return {
-      group,
-      kind: geometry?.kind ?? 'full-attention',
-      firstBlock,
-      count,
-      entries,
-      blockTokens: geometry?.blockTokens ?? 1,
-      extentBytes: geometry?.extentBytes ?? 0,
-    }
-  })
-  let { tokens, counts } = commonBoundary(perGroup)
-  const bytesOf = (list: readonly number[]) =>
-    list.reduce((sum, count, i) => sum + count * (perGroup[i]?.extentBytes ?? 0), 0)
+/**
+ * The largest legal boundary that the instance may ever hold at once. Hits are the blocks of the largest legal one
+ * before that cut; what the request would have needed beyond them at the end of its keys are misses.
+ */
+function choose(context: Context, instance: Instance, found: FoundBlocks): Selection {
+  const legal = legalBoundaries(found, BOUNDARY_TOKENS_MAX)
+  const most = selectBlocks(found, legal.at(-1) ?? 0)
+  const hits = most.entries.length
+  context.storage.countRequest(most.entries, hits, requestedBlocks(found) - hits)
   const limit = Math.min(instance.budget.limitBytes, context.options.queryBudgetBytes)
-  if (bytesOf(counts) > limit) context.tally.budgetBypass()
-  while (bytesOf(counts) > limit) ({ tokens, counts } = commonBoundary(perGroup, tokens - 1))
-  const spans: GroupSpan[] = []
-  const all: number[] = []
-  for (const [i, { group, entries }] of perGroup.entries()) {
-    const count = counts[i] as number
-    spans.push({ group, first: all.length, count })
-    for (let k = 0; k < count; k++) all.push(entries[k] as number)
-  }
-  return {
-    spans,
-    firstBlocks: perGroup.map(({ firstBlock }) => firstBlock),
-    entries: Int32Array.from(all),
-    bytes: bytesOf(counts),
-  }
+  if (most.bytes <= limit) return most
+  context.tally.budgetBypass()
+  return selectBlocks(found, legal.filter((tokens) => bytesAt(found, tokens) <= limit).at(-1) ?? 0)
 }
 
-/** Holds every entry and starts the reads that the default route needs. The budget is charged. */
-function open(context: Context, session: Session, instance: Instance, message: QueryRequest, found: Found): WireReply {
+/** Holds every selected entry and starts the reads that the default route needs. The budget is charged. */
+function open(
+  context: Context,
+  session: Session,
+  instance: Instance,
+  message: QueryRequest,
+  found: FoundBlocks,
+  selection: Selection,
+): WireReply {
   const query: Query = {
     ticket: context.queries.nextTicket(),
     session,
     instance,
     requestId: message.requestId,
     revision: message.revision,
-    spans: found.spans,
-    firstBlocks: found.firstBlocks,
-    entries: found.entries,
-    usable: new Uint8Array(found.entries.length).fill(1),
-    foundInDram: Uint8Array.from(found.entries, (entry) => (context.storage.inDram(entry) ? 1 : 0)),
+    allowSsd: message.allowSsd,
+    found,
+    selection,
     waiting: new Set(),
-    bytes: found.bytes,
     endsUs: context.nowUs + context.options.queryUs,
   }
-  for (const entry of found.entries) context.storage.hold(entry)
+  for (const entry of selection.entries) context.storage.hold(entry)
   context.queries.add(query)
   session.queries.set(query.requestId, query.ticket)
-  if (context.options.readRoute === 'dram') startFills(context, query)
+  if (context.options.readRoute === 'dram') readSelection(context, query)
   return progress(context, query)
-}
-
-/** Reads what is not in DRAM. A block without room ends the usable prefix of its group: later ones are not read. */
-function startFills(context: Context, query: Query): void {
-  for (const span of query.spans) {
-    let open = true
-    for (let i = span.first; i < span.first + span.count; i++) {
-      const entry = query.entries[i] as number
-      if (query.waiting.has(entry)) continue
-      const outcome = open ? context.storage.fill(entry, query.ticket) : 'gone'
-      if (outcome === 'resident') continue
-      if (outcome === 'started' || outcome === 'joined') {
-        query.waiting.add(entry)
-      } else {
-        open = false
-        query.usable[i] = 0
-      }
-    }
-  }
 }
 
 function progress(context: Context, query: Query): WireReply {
@@ -184,13 +136,6 @@ export function queryPoll(context: Context, session: Session, request: number, m
     )
   }
   reply(context, session, request, progress(context, query))
-}
-
-/** A fill that a query waited for has ended. */
-export function queryFilled(context: Context, ticket: number, entry: number, ok: boolean): void {
-  const query = context.queries.get(ticket)
-  if (query === undefined || !query.waiting.delete(entry) || ok) return
-  for (let i = 0; i < query.entries.length; i++) if (query.entries[i] === entry) query.usable[i] = 0
 }
 
 /** Queries nobody polled in time lose their interests. */

@@ -257,7 +257,8 @@ function borrow(context: Context, session: Session, allocation: number, mapping:
 
 function rankSpec(message: RegisterRequest, allocationBytes: readonly number[]) {
   const groups: GroupSpec[] = []
-  for (const { id, kind, blockTokens } of message.groups) groups[id] = { kind, blockTokens }
+  for (const { id, kind, blockTokens, window } of message.groups)
+    groups[id] = { kind, blockTokens, windowTokens: window }
   return {
     tpRank: message.tpRank,
     ppRank: message.ppRank,

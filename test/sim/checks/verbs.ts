@@ -22,9 +22,13 @@ export function checkVerbs(context: Context, jobsMax: number): void {
       )
       if (query === undefined) continue
       asked++
-      holdsMin += query.entries.length
-      charged.set(query.instance.number, (charged.get(query.instance.number) ?? 0) + query.bytes)
-      must(query.waiting.size <= query.entries.length, 'O1', () => `ticket ${ticket} waits for what it did not ask`)
+      holdsMin += query.selection.entries.length
+      charged.set(query.instance.number, (charged.get(query.instance.number) ?? 0) + query.selection.bytes)
+      must(
+        query.waiting.size <= query.selection.entries.length,
+        'O1',
+        () => `ticket ${ticket} waits for what it did not ask`,
+      )
     }
     for (const lease of session.leases) {
       const record = leaseRecords.get(lease)

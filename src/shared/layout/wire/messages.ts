@@ -80,10 +80,16 @@ const region = record({
   heads: u32,
 })
 
-/** Part of a query: `keys` are consecutive blocks of the request, the first of them its block number `firstBlock`. */
+/**
+ * Part of a query: `keys` are consecutive blocks of the request, the first of them its block number `firstBlock`.
+ * Earlier blocks of full attention and windows are the engine's own; a checkpoint is never taken to be.
+ */
 const queryGroup = record({ group: u32, firstBlock: u32, keys })
 
-/** Pairs (source, page): source counts the keys of this group in the query, page is the engine's page number. */
+/**
+ * Pairs (source, page): source counts the keys of this group in the query, page is the engine's page number. A lease
+ * holds the sources that its largest boundary needs; others are refused.
+ */
 const restoreGroup = record({ group: u32, pairs })
 
 /** `layers` null: every layer of this rank; else indices into its `regions`. */
@@ -267,10 +273,16 @@ const REPLIES = {
     type: 132,
     body: record({
       /**
-       * Lengths in tokens from the start of the request at which it may be resumed, rising. One for full attention:
-       * block b of a group counts when all ranks published every block from firstBlock to b.
+       * Lengths in tokens from the start of the request at which it may be resumed with what the lease holds, rising,
+       * at most 256: the largest. The lease holds what the last of them needs. When every group is full attention it
+       * is the only one listed: each smaller multiple of the block sizes is served as well.
        */
       boundaries: numbers,
+      /**
+       * Smaller lengths at which the request could be resumed too, with blocks that the lease does not hold, rising,
+       * at most 256: the largest. To use one, query again without the keys behind it.
+       */
+      otherBoundaries: numbers,
       lease: u64,
       /** Blocks under the lease by where the query found them. */
       blocksDram: u32,
