@@ -94,7 +94,7 @@ function geometryOf(): GroupGeometry {
       ...{ dtype: 'bfloat16', kvRole: 'packed', headDim: 128, heads: 8 },
     }
   })
-  const groups = [{ kind: 'full-attention', blockTokens: 16 } as const]
+  const groups = [{ kind: 'full-attention', blockTokens: 16, windowTokens: 0 } as const]
   const allocationBytes = [LAYERS * 2 * SEGMENT_BYTES * 64]
   const rank = buildRank({
     ...{ tpRank: 0, ppRank: 0, pageFirst: false, paddingBytes: SECTOR_BYTES },
