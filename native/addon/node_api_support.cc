@@ -1,13 +1,12 @@
 #include "addon/node_api_support.h"
 
-#include <cmath>
 #include <utility>
+
+#include "base/whole_number.h"
 
 namespace orbitkv::addon {
 
 namespace {
-
-constexpr double kOffsetEnd = 9007199254740992.0;  // 2^53
 
 struct ErrnoEntry {
   int error;
@@ -53,6 +52,8 @@ constexpr ErrnoEntry kErrnoNames[] = {
     {EOPNOTSUPP, "EOPNOTSUPP"},
     {EADDRINUSE, "EADDRINUSE"},
     {ECONNRESET, "ECONNRESET"},
+    {ENOTSOCK, "ENOTSOCK"},
+    {EPROTOTYPE, "EPROTOTYPE"},
     {ENOBUFS, "ENOBUFS"},
     {ECONNREFUSED, "ECONNREFUSED"},
     {ETIMEDOUT, "ETIMEDOUT"},
@@ -87,9 +88,7 @@ bool ReadInt32(napi_env env, napi_value value, int32_t* out) {
 bool ReadOffset(napi_env env, napi_value value, uint64_t* out) {
   double number;
   if (!ReadDouble(env, value, &number)) return false;
-  if (!(number >= 0 && number < kOffsetEnd)) return false;
-  *out = static_cast<uint64_t>(number);
-  return static_cast<double>(*out) == number;
+  return WholeNumber(number, out);
 }
 
 bool ReadBool(napi_env env, napi_value value, bool* out) {

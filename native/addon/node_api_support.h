@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <system_error>
 
 #include "base/system_error.h"
 
@@ -84,6 +85,8 @@ napi_value Guarded(napi_env env, Body&& body) {
     return body();
   } catch (const SystemError& error) {
     return ThrowErrno(env, error.error(), error.what());
+  } catch (const std::system_error& error) {
+    return ThrowErrno(env, error.code().value(), error.what());
   } catch (const std::bad_alloc&) {
     return ThrowErrno(env, ENOMEM, "No memory for the addon's own records");
   }

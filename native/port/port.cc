@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/whole_number.h"
 #include "codec/crc32.h"
 #include "device/device.h"
 #include "posix/posix_queue.h"
@@ -19,7 +20,6 @@ constexpr int64_t kSleepUsMax = 100'000;
 // Same request again after EAGAIN or EINTR before it fails.
 constexpr uint8_t kAttemptsMax = 8;
 constexpr int32_t kParkedNative = 2;
-constexpr double kOffsetEnd = 9007199254740992.0;  // 2^53
 // Largest transfer of one read or write in Linux.
 constexpr uint64_t kTransferBytesMax = 0x7ffff000;
 // Direct I/O on a filesystem that does not say: the least that any block device takes.
@@ -42,10 +42,9 @@ enum Field : size_t {
   kCrc32,
 };
 
+/// A whole number below `end`.
 bool ToWhole(double number, uint64_t end, uint64_t* out) {
-  if (!(number >= 0 && number < kOffsetEnd)) return false;
-  *out = static_cast<uint64_t>(number);
-  return static_cast<double>(*out) == number && *out < end;
+  return WholeNumber(number, out) && *out < end;
 }
 
 std::unique_ptr<IoQueue> MakeQueue(IoKind io, const IoQueueOptions& options) {

@@ -85,13 +85,16 @@ class PublishGroup:
 
 @dataclass(frozen=True)
 class Ready:
-    """``boundaries``: lengths in tokens from the start of the request at which it may be resumed, rising."""
+    """``boundaries``: lengths in tokens from the start of the request at which it may be resumed with what the lease
+    holds, rising; the lease holds what the last of them needs. ``other_boundaries``: smaller ones that need blocks
+    outside the lease; to use one, query again without the keys behind it."""
 
     boundaries: tuple[int, ...]
     lease: int
     blocks_dram: int
     blocks_ssd: int
     expires_in_ms: int
+    other_boundaries: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -484,6 +487,7 @@ class Client:
                 reply["blocksDram"],
                 reply["blocksSsd"],
                 reply["expiresInMs"],
+                tuple(reply["otherBoundaries"]),
             )
         if reply["kind"] == "loading":
             return Loading(reply["ticket"])

@@ -99,6 +99,7 @@ ERROR_CODES: dict[str, int] = {
     "canary_mismatch": 80,
     "group_unsupported": 81,
     "device_unsupported": 82,
+    "memory_not_local": 83,
     "lease_unknown": 90,
     "lease_wrong_instance": 91,
     "lease_already_redeemed": 92,

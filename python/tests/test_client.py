@@ -14,6 +14,15 @@ from orbitkv.slots import CANCELLED, DONE, FAILED, RUNNING, STATES, SUBMITTED
 from .fake_manager import FakeManager, sealed_memory
 
 KEYS = bytes(range(32))
+READY = {
+    "kind": "ready",
+    "boundaries": [16],
+    "otherBoundaries": [],
+    "lease": 1,
+    "blocksDram": 1,
+    "blocksSsd": 0,
+    "expiresInMs": 1,
+}
 SOON_S = 0.06  # Longer than one look at the slots.
 
 
@@ -75,7 +84,7 @@ class Requests(Session):
         os.close(fds[0])
         self.assertEqual(message["allocations"], [{"kind": "host_fd", "bytes": 8192}])
         self.assertEqual(
-            message["claimedDigest"].hex(), "17ab9f1b9b1990bedd16a95d5f97841f28276f53c5cb18858417ea64e1e565e1"
+            message["claimedDigest"].hex(), "6d0860b8f0a45418519b852edc26444f153fbd5442f87e31f26e8e1992713279"
         )
 
     def test_slots_that_could_shrink_are_refused(self) -> None:
@@ -112,11 +121,11 @@ class Requests(Session):
 
     def test_a_query_polls_until_it_is_not_loading(self) -> None:
         answers = [{"kind": "loading", "ticket": 4}] * 2 + [
-            {"kind": "ready", "boundaries": [16], "lease": 9, "blocksDram": 1, "blocksSsd": 0, "expiresInMs": 100}
+            READY | {"boundaries": [32, 64], "otherBoundaries": [16], "lease": 9, "expiresInMs": 100}
         ]
         self.manager.answers["query"] = lambda _: {"kind": "loading", "ticket": 4}
         self.manager.answers["query_poll"] = lambda _: answers.pop(0)
-        self.assertEqual(self.client.query(1, [orbitkv.QueryGroup(0, KEYS)]), orbitkv.Ready((16,), 9, 1, 0, 100))
+        self.assertEqual(self.client.query(1, [orbitkv.QueryGroup(0, KEYS)]), orbitkv.Ready((32, 64), 9, 1, 0, 100, (16,)))
 
     def test_a_query_out_of_time_gives_its_ticket_back(self) -> None:
         for kind in ("query", "query_poll"):
@@ -129,10 +138,7 @@ class Requests(Session):
         body = lambda: self.client.begin_query(1, [orbitkv.QueryGroup(0, KEYS)], timeout_s=0.01)  # noqa: E731
         self.assert_code("timed_out", orbitkv.CancelledError, body)
         request, _, _ = self.manager.next("query")
-        self.manager.reply(
-            request,
-            {"kind": "ready", "boundaries": [16], "lease": 12, "blocksDram": 1, "blocksSsd": 0, "expiresInMs": 1},
-        )
+        self.manager.reply(request, READY | {"lease": 12})
         self.client.sync()
         self.assertEqual(self.manager.next("release")[1], {"kind": "release", "what": "lease", "id": 12})
 

@@ -3,7 +3,7 @@ import { CancelledError, ClosedError, ProtocolError } from '../shared/base/error
 import { plainDigest } from '../shared/layout/namespace.js'
 import type { MessageOf, WireReply } from '../shared/layout/wire/messages.js'
 import { Driver } from './driver.js'
-import type { EngineMemory } from './engine-memory.js'
+import type { EngineMemory, LocalMemory } from './engine-memory.js'
 import { Exchange, type Reply } from './exchange.js'
 import { cancelledBy, errorOfReply } from './failures.js'
 import type { Link, LinkEvent } from './link.js'
@@ -26,7 +26,7 @@ export interface Registration
   /** Everything that makes cached bytes meaningful, by tag: model, revision, dtype, hash seed, salt. */
   readonly namespaceInputs: ReadonlyMap<string, Uint8Array>
   /** The engine's pages; regions name them by index. */
-  readonly memory: readonly EngineMemory[]
+  readonly memory: readonly (EngineMemory | LocalMemory)[]
   readonly canaries?: MessageOf<'register'>['canaries']
 }
 
@@ -122,11 +122,15 @@ export class OrbitClient {
         ...rest,
         namespaceInputs: [...namespaceInputs].map(([tag, value]) => ({ tag, value })),
         claimedDigest,
-        allocations: memory.map(({ bytes }) => ({ kind: 'host_fd', bytes })),
+        allocations: memory.map((each) =>
+          'fd' in each
+            ? { kind: 'host_fd', bytes: each.bytes }
+            : { kind: 'local_mapping', bytes: each.bytes, mapping: each.mapping },
+        ),
         canaries,
       },
       ['registered'],
-      { ...options, fds: memory.map(({ fd }) => fd) },
+      { ...options, fds: memory.flatMap((each) => ('fd' in each ? [each.fd] : [])) },
     )
     if (fds.length !== 3) {
       for (const fd of fds) this.#closeFd(fd)

@@ -1,4 +1,4 @@
-import { CapacityError, type ClosedError, IoError, type OrbitError } from '../shared/base/errors.js'
+import { CapacityError, ClosedError, IoError, type OrbitError } from '../shared/base/errors.js'
 import { decodeReply, encodeFrame } from '../shared/layout/wire/frame.js'
 import { FRAME_BYTES_MAX } from '../shared/layout/wire/limits.js'
 import type { MessageOf, ReplyKind, WireReply, WireRequest } from '../shared/layout/wire/messages.js'
@@ -115,6 +115,10 @@ export class Exchange {
     if (result === -EAGAIN) {
       throw new CapacityError('capacity_queue', `Cannot send ${message.kind}: the Manager does not read`)
     }
+    // The other end has closed, and its report is on the way to poll().
+    if (result === -EPIPE || result === -ECONNRESET) {
+      throw new ClosedError('manager_gone', `Cannot send ${message.kind}: the Manager's end has closed`)
+    }
     if (result < 0) throw new IoError('io_write_failed', `Cannot send ${message.kind}: errno ${-result}`, { result })
   }
 
@@ -147,6 +151,8 @@ export class Exchange {
 }
 
 const EAGAIN = 11
+const EPIPE = 32
+const ECONNRESET = 104
 
 function isOneOf<K extends ReplyKind>(reply: WireReply, kinds: readonly K[]): reply is MessageOf<K> {
   return (kinds as readonly ReplyKind[]).includes(reply.kind)

@@ -36,6 +36,18 @@ export interface ManagerConfig {
   readonly writeInFlightBytes: number
 }
 
+/** Policies that an embedder does not choose: everything is read at once, everything may be written, plain LRU. */
+export const POLICY_DEFAULTS = {
+  queryReadBatchBytes: MANAGER_DEFAULTS.queryReadBatchBytes,
+  queryReadTimeoutUs: MANAGER_DEFAULTS.queryReadTimeoutUs,
+  queryReadBatchesMax: MANAGER_DEFAULTS.queryReadBatchesMax,
+  writePolicy: 'all',
+  cacheProtectedPercent: 0,
+  lfuAdmission: false,
+  reuseWindows: MANAGER_DEFAULTS.reuseWindows,
+  reuseRegisterBits: MANAGER_DEFAULTS.reuseRegisterBits,
+} as const satisfies Partial<ManagerConfig>
+
 /** What was derived from a configuration and checked. */
 export interface ResolvedConfig extends ManagerConfig {
   readonly shardBytes: number
@@ -122,6 +134,7 @@ export function resolveConfig(config: ManagerConfig): ResolvedConfig {
 export function managerOptions(config: ResolvedConfig, epoch: number, uids: readonly number[]): ManagerOptions {
   return {
     ...MANAGER_DEFAULTS,
+    ownPid: process.pid,
     epoch,
     uids,
     ssd: config.ssdPaths.length > 0,

@@ -71,8 +71,7 @@ const ENTRIES_MAX = 1 << 26
 export class RunningManager {
   readonly report: StartReport
   readonly metrics: Registry
-  private readonly native: Native
-  private readonly shards: OpenShards
+  private readonly release: () => void
   private readonly lanes: readonly LaneHandle[]
   private readonly seat: MainSeat
   private readonly outbox: Outbox<ControlRequest>
@@ -85,7 +84,6 @@ export class RunningManager {
 
   private constructor(parts: {
     report: StartReport
-    native: Native
     shards: OpenShards
     lanes: readonly LaneHandle[]
     seat: MainSeat
@@ -93,10 +91,10 @@ export class RunningManager {
     pages: readonly Page[]
     drained: Promise<number>
     drainAsked: Promise<void>
+    release: () => void
   }) {
     this.report = parts.report
-    this.native = parts.native
-    this.shards = parts.shards
+    this.release = parts.release
     this.lanes = parts.lanes
     this.seat = parts.seat
     this.outbox = parts.outbox
@@ -130,10 +128,6 @@ export class RunningManager {
       native.closePool(memory.report.pool)
       throw error
     }
-    process.on('exit', () => {
-      native.wakeAll()
-      native.shutdown(2_000)
-    })
     const epoch = randomBytes(6).readUIntBE(0, 6)
     const report: StartReport = {
       epoch,
@@ -144,18 +138,35 @@ export class RunningManager {
       stores: shards.stores,
       config: resolved,
     }
-    return RunningManager.launch(native, resolved, memory, shards, report, [uid, ...resolved.allowUids], onDeath)
+    const lanes: LaneHandle[] = []
+    const leaveExit = endNativeWorkAtExit(native)
+    const release = () => {
+      leaveExit()
+      shards.close()
+      native.closePool(memory.report.pool)
+    }
+    const uids = [uid, ...resolved.allowUids]
+    try {
+      return await RunningManager.launch({ native, memory, shards, report, uids, onDeath, lanes, release })
+    } catch (error) {
+      await Promise.all(lanes.map((lane) => lane.terminate()))
+      release()
+      throw error
+    }
   }
 
-  private static async launch(
-    native: Native,
-    config: ResolvedConfig,
-    memory: Memory,
-    shards: OpenShards,
-    report: StartReport,
-    uids: readonly number[],
-    onDeath: (death: LaneDeath) => void,
-  ): Promise<RunningManager> {
+  private static async launch(parts: {
+    native: Native
+    memory: Memory
+    shards: OpenShards
+    report: StartReport
+    uids: readonly number[]
+    onDeath: (death: LaneDeath) => void
+    lanes: LaneHandle[]
+    release: () => void
+  }): Promise<RunningManager> {
+    const { native, memory, shards, report, uids, onDeath, lanes, release } = parts
+    const { config } = report
     const wiring = wire(shards.stores, config)
     const spawn = <P>(name: string, entry: URL, params: P) =>
       spawnLane({ seat: wiring.seat(name), entry, params, onDeath })
@@ -167,7 +178,6 @@ export class RunningManager {
       parts: STREAM_PARTS,
       partDescriptors: PART_DESCRIPTORS,
     } as const
-    const lanes: LaneHandle[] = []
     for (let store = 0; store < shards.stores; store++) {
       const reader: HostReaderParams = { ...submits, clients: [ACTOR.manager, ACTOR.hostRestore] }
       lanes.push(spawn(ACTOR.hostReader(store), HOST_READER_ENTRY, reader))
@@ -209,12 +219,15 @@ export class RunningManager {
     seat.open()
     const manager = spawn(ACTOR.manager, MANAGER_ENTRY, managerParams(config, memory, shards, report.epoch, uids))
     lanes.push(manager)
-    await Promise.all([manager.ready, serving])
+    await Promise.all([manager.ready, serving]).catch((error: unknown) => {
+      seat.close()
+      throw error
+    })
     const pages = [
       { buffer: wiring.seat(ACTOR.manager).counters, layout: managerLayout(config.reuseWindows) },
       ...laneNames(shards.stores).map(({ name, layout }) => ({ buffer: wiring.seat(name).counters, layout })),
     ]
-    return new RunningManager({ report, native, shards, lanes, seat, outbox, pages, drained, drainAsked })
+    return new RunningManager({ report, shards, lanes, seat, outbox, pages, drained, drainAsked, release })
   }
 
   /** False from the moment a drain begins. */
@@ -241,10 +254,36 @@ export class RunningManager {
     for (const [name, value] of this.gauges()) {
       if (value !== 0 && !CONTENT_GAUGES.has(name.replace(/\{.*/, ''))) leaks[name] = value
     }
-    this.shards.close()
-    this.native.closePool(this.report.pool.pool)
+    this.release()
     return { unfinished, leaks }
   }
+
+  /** Serves one end of a connected socket as a session. The descriptor is the manager worker's from here on. */
+  adopt(fd: number): void {
+    this.outbox.send({ kind: 'adopt', fd })
+    this.seat.flush()
+  }
+
+  /**
+   * After a lane's death: ends every other lane, each once what its device still works on has ended, then releases
+   * everything. Nothing touches an engine's pages after it. What sessions had mapped stays mapped.
+   */
+  async abandon(): Promise<void> {
+    this.serving = false
+    await Promise.all(this.lanes.map((lane) => lane.terminate()))
+    this.seat.close()
+    this.release()
+  }
+}
+
+/** The hooks of main's own environment do not run on process.exit: whatever ends the process ends native work first. */
+function endNativeWorkAtExit(native: Native): () => void {
+  const end = () => {
+    native.wakeAll()
+    native.shutdown(2_000)
+  }
+  process.on('exit', end)
+  return () => process.off('exit', end)
 }
 
 function openMemory(native: Native, config: ResolvedConfig): Memory {

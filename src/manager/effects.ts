@@ -61,6 +61,9 @@ export function perform(sinks: ManagerSinks, effect: ManagerEffect, stuck: numbe
         effect.doneUs,
       )
       return
+    case 'release-slots':
+      sinks.native.releaseSlots(effect.slots)
+      return
     case 'control':
       sinks.main.send(effect.reply)
       return

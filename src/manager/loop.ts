@@ -88,8 +88,20 @@ function main(): void {
     machine.step(input, effects)
   }
 
+  const accepted = (connection: number) => step({ kind: 'accepted', connection, ...port.peer(connection) })
+  const adopt = (fd: number) => {
+    try {
+      accepted(port.adopt(fd))
+    } catch {
+      // No descriptor is left to watch it with. The port has closed it, so its other end reads the end of the stream.
+    }
+  }
+
   const inboxes: LaneInbox[] = [
-    feed(actor.inbox(ACTOR.main, controlRequestCodec), (request) => step({ kind: 'control', request })),
+    feed(actor.inbox(ACTOR.main, controlRequestCodec), (request) => {
+      if (request.kind === 'adopt') adopt(request.fd)
+      else step({ kind: 'control', request })
+    }),
     feed(actor.inbox(ACTOR.dramWorker, dramReplies), (reply) => step({ kind: 'dram-worker', reply })),
     feed(actor.inbox(ACTOR.hostRestore, restoreReplies), (reply) => step({ kind: 'host-restore', reply })),
     ...stores.flatMap((store) => [
@@ -101,7 +113,7 @@ function main(): void {
   const frame = new Uint8Array(FRAME_BYTES_MAX)
   const completed = (tag: number, result: number, _aux: number, kind: number) => {
     if (kind === COMPLETION.accepted) {
-      if (result >= 0) step({ kind: 'accepted', connection: result, ...port.peer(result) })
+      if (result >= 0) accepted(result)
     } else if (kind === COMPLETION.frame) {
       const bytes = port.takeFrame(tag, frame)
       if (bytes < 0) return

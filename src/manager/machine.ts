@@ -61,6 +61,8 @@ export class ManagerMachine {
   readonly #synced: number[] = []
   #phase: 'serving' | 'draining' | 'stopping' | 'drained' = 'serving'
   #drainEndsUs = Number.POSITIVE_INFINITY
+  /** The drain's time is over: what is open is cancelled, and only what devices still do is waited for. */
+  #late = false
   #lanesLeft = 0
   #unfinished = 0
   readonly #drainWaiters: { readonly session: Session; readonly request: number }[] = []
@@ -109,8 +111,13 @@ export class ManagerMachine {
     return this.#phase === 'drained'
   }
 
+  get #lanesRun(): boolean {
+    return this.#phase === 'serving' || this.#phase === 'draining'
+  }
+
   /** When a `tick` is wanted next. */
   nextTickUs(): number {
+    if (!this.#lanesRun) return Number.POSITIVE_INFINITY
     const { storage, leases, queries, publications } = this.#context
     return Math.min(
       storage.nextTickUs(),
@@ -118,7 +125,7 @@ export class ManagerMachine {
       queries.nextEndUs(),
       nextSpeculationEndUs(this.#context),
       publications.nextGiveUpUs(),
-      this.#phase === 'draining' ? this.#drainEndsUs : Number.POSITIVE_INFINITY,
+      this.#phase === 'draining' && !this.#late ? this.#drainEndsUs : Number.POSITIVE_INFINITY,
     )
   }
 
@@ -159,7 +166,8 @@ export class ManagerMachine {
         break
       case 'tick':
         context.nowUs = input.nowUs
-        context.storage.tick(input.nowUs)
+        // Lanes that were asked to stop take nothing more, not even a wider write window.
+        if (this.#lanesRun) context.storage.tick(input.nowUs)
         expireLeases(context)
         expireQueries(context)
         expireSpeculation(context)
@@ -351,6 +359,7 @@ export class ManagerMachine {
   #progressDrain(): void {
     const context = this.#context
     const late = context.nowUs >= this.#drainEndsUs
+    this.#late ||= late
     const held = this.ownership()
     const busy = (held['operationsOpen'] ?? 0) + (held['jobsOpen'] ?? 0)
     if (busy > 0 && !late) return

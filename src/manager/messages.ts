@@ -6,7 +6,9 @@ import type { WritebackReply, WritebackRequest } from '../actors/writeback/messa
 /** What main asks of the manager worker, over a ring pair. */
 export type ControlRequest =
   /** Refuse new work, finish what is admitted within `limitUs`, end sessions, stop the lanes, answer `drained`. */
-  { readonly kind: 'drain'; readonly limitUs: number }
+  | { readonly kind: 'drain'; readonly limitUs: number }
+  /** Serve the other end of this connected socket as if it had come through the listener; the manager closes it. */
+  | { readonly kind: 'adopt'; readonly fd: number }
 
 export type ControlReply =
   /** The listener is open and engines may connect. */
@@ -32,11 +34,12 @@ export type ManagerInput =
   | { readonly kind: 'writeback'; readonly store: number; readonly reply: WritebackReply }
   | { readonly kind: 'dram-worker'; readonly reply: DramWorkerReply }
   | { readonly kind: 'host-restore'; readonly reply: HostRestoreReply }
-  | { readonly kind: 'control'; readonly request: ControlRequest }
+  | { readonly kind: 'control'; readonly request: Exclude<ControlRequest, { kind: 'adopt' }> }
   | { readonly kind: 'tick'; readonly nowUs: number }
 
 /** What the Manager's machine may ask its loop to do. Order matters: effects are performed in the order given. */
 export type ManagerEffect =
+  /** `fds` are closed once the frame has been handed over, sent or not: the peer gets duplicates. */
   | { readonly kind: 'send'; readonly connection: number; readonly frame: Uint8Array; readonly fds: readonly number[] }
   | { readonly kind: 'close-connection'; readonly connection: number }
   | { readonly kind: 'to-host-reader'; readonly store: number; readonly request: HostReaderRequest }
@@ -62,4 +65,6 @@ export type ManagerEffect =
       readonly admitUs: number
       readonly doneUs: number
     }
+  /** The session's slots go, after every word that was decided for them before. */
+  | { readonly kind: 'release-slots'; readonly slots: number }
   | { readonly kind: 'control'; readonly reply: ControlReply }

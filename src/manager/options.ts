@@ -6,6 +6,8 @@ export interface ManagerOptions {
   readonly epoch: number
   /** Users whose processes may connect. */
   readonly uids: readonly number[]
+  /** Process of this Manager: its own sessions may register memory that is mapped here already. 0: none may. */
+  readonly ownPid: number
   /** True when an SSD tier is open. */
   readonly ssd: boolean
   /** `dram`: SSD pages are read into DRAM during the query. `uring`: leased during the query, read during the restore. */
@@ -51,6 +53,7 @@ export interface ManagerOptions {
 
 /** The defaults that the process and the embedded runtime share; what depends on the pool is filled in by them. */
 export const MANAGER_DEFAULTS = {
+  ownPid: 0,
   readRoute: 'dram',
   queryReadBatchBytes: 0,
   queryReadBatchesMax: 0,

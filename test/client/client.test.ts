@@ -103,7 +103,7 @@ test('client: registering passes one descriptor an allocation, claims a digest a
   t.deepEqual(manager.sent('register')[0]?.allocations, [{ kind: 'host_fd', bytes: 4096 }])
   t.is(
     Buffer.from(manager.sent('register')[0]?.claimedDigest ?? []).toString('hex'),
-    '17ab9f1b9b1990bedd16a95d5f97841f28276f53c5cb18858417ea64e1e565e1',
+    '6d0860b8f0a45418519b852edc26444f153fbd5442f87e31f26e8e1992713279',
   )
 })
 
@@ -144,7 +144,15 @@ test('client: a query polls its ticket until the answer is not loading', async (
   manager.always('query_poll', () =>
     ++polls < 3
       ? { kind: 'loading', ticket: 40 }
-      : { kind: 'ready', boundaries: Uint32Array.of(16), lease: 9, blocksDram: 1, blocksSsd: 0, expiresInMs: 100 },
+      : {
+          kind: 'ready',
+          boundaries: Uint32Array.of(16),
+          otherBoundaries: new Uint32Array(0),
+          lease: 9,
+          blocksDram: 1,
+          blocksSsd: 0,
+          expiresInMs: 100,
+        },
   )
   const ready = await client.query(oneQuery)
   t.like(ready, { kind: 'ready', lease: 9 })
@@ -182,6 +190,7 @@ test('client: a lease that comes after the caller left goes back', async (t) => 
   manager.reply(request, {
     kind: 'ready',
     boundaries: Uint32Array.of(16),
+    otherBoundaries: new Uint32Array(0),
     lease: 12,
     blocksDram: 1,
     blocksSsd: 0,

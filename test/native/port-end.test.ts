@@ -21,6 +21,8 @@ const POISON = 0x77
 const WORKER = new URL('../support/reading-worker.js', import.meta.url)
 /** Native parks come back after 100 ms, reads after about as much; the rest is a busy machine. A hang lasts for ever. */
 const BOUND_MS = 3000
+/** A process that hangs at its end is killed after this, which its test sees. */
+const PROCESS_MS = 20_000
 
 /** A pool and a file of READS MiB of 0xc3. */
 function bench(t: ExecutionContext, io: 'uring' | 'posix') {
@@ -61,6 +63,21 @@ function assertNothingLands(t: ExecutionContext, { view, port, file }: ReturnTyp
 function ended(worker: Worker): Promise<void> {
   worker.on('error', () => {})
   return new Promise((resolve) => worker.once('exit', () => resolve()))
+}
+
+/** Runs a whole process; `code` is null when it had to be killed. */
+async function runProcess(options: ProcessOptions): Promise<{ code: number | null; output: string }> {
+  const child = spawn(process.execPath, [fileURLToPath(WORKER), JSON.stringify(options)], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  let output = ''
+  child.stdout.on('data', (text) => {
+    output += text
+  })
+  const timer = setTimeout(() => child.kill('SIGKILL'), PROCESS_MS)
+  const [code] = (await once(child, 'close')) as [number | null]
+  clearTimeout(timer)
+  return { code, output }
 }
 
 async function startReading(options: ReadingOptions): Promise<{ worker: Worker; id: number }> {
@@ -127,23 +144,35 @@ for (const io of ['uring', 'posix'] as const) {
         `Port (${io}): process.exit() during reads of the ${owner} thread (${after}) ends the process`,
         async (t) => {
           const options: ProcessOptions = { io, path: join(folderOf(t), 'shard.dat'), reads: 64, owner, after }
-          const child = spawn(process.execPath, [fileURLToPath(WORKER), JSON.stringify(options)], {
-            stdio: ['ignore', 'pipe', 'inherit'],
-          })
-          let output = ''
-          child.stdout.on('data', (text) => {
-            output += text
-          })
-          const timer = setTimeout(() => child.kill('SIGKILL'), BOUND_MS)
-          const [code, signal] = await once(child, 'close')
-          clearTimeout(timer)
-          t.deepEqual([code, signal], [3, null])
+          const { code, output } = await runProcess(options)
+          t.is(code, 3)
           // What main owns is whole after shutdown(): drained, or given up before it reached the device.
           if (owner === 'main') t.true(Number(output) >= 0 && Number(output) <= 64)
         },
       )
     }
   }
+}
+
+for (const io of ['uring', 'posix'] as const) {
+  needs(io === 'posix' || probe.available, `io_uring: ${probe.reason}`)(
+    `Port (${io}): what is in flight when time is up is quarantined with its memory, and the process ends well`,
+    async (t) => {
+      const options: ProcessOptions = {
+        io,
+        path: join(folderOf(t), 'shard.dat'),
+        reads: 256,
+        owner: 'main',
+        after: 'abandon',
+      }
+      const { code, output } = await runProcess(options)
+      t.is(code, 0)
+      const { inFlight, poolKib, pump } = JSON.parse(output) as { inFlight: number; poolKib: number; pump: number }
+      t.true(inFlight > 0)
+      t.true(poolKib >= 256 * 1024, `${poolKib} KiB of the pool are still mapped`)
+      t.is(pump, -9)
+    },
+  )
 }
 
 test('wakeAll: reaches ports of every thread', async (t) => {

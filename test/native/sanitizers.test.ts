@@ -2,38 +2,63 @@ import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync } from 'node:fs'
 import { join } from 'node:path'
+import { folderOf } from '../support/folder.js'
 import { needs } from '../support/needs.js'
 
 /**
- * Compiles the native sources that a stream needs with a program of claims, under a sanitizer, and runs it. The result
- * is kept under build/ for as long as no source changes, because the compiler takes longer than the program.
+ * Compiles native sources with a program of claims, under a sanitizer, and runs it. The result is kept under build/ for
+ * as long as no source changes, because the compiler takes longer than the program.
  */
 const root = process.cwd()
-const PROGRAM = 'test/native/sanitized/host_stream.cc'
-const FOLDERS = ['codec', 'device', 'host']
-const MEMORY = ['copy_template', 'engine_memory', 'host_memory', 'mapping', 'memfd', 'pool']
 const compiler = process.env['CXX'] ?? 'g++'
 
-const inFolders = (folders: string[], ending: RegExp): string[] =>
+const inFolders = (folders: readonly string[], ending: RegExp): string[] =>
   folders.flatMap((folder) =>
     readdirSync(join(root, 'native', folder))
       .filter((file) => ending.test(file))
       .map((file) => join('native', folder, file)),
   )
 
-const sources = [
-  PROGRAM,
-  ...inFolders(FOLDERS, /\.cc$/),
+interface Program {
+  readonly name: string
+  readonly claim: string
+  /** Files of native/ that it needs. */
+  readonly sources: readonly string[]
+  readonly headerFolders: readonly string[]
+}
+
+const STREAM_FOLDERS = ['codec', 'device', 'host']
+const MEMORY = ['copy_template', 'engine_memory', 'host_memory', 'mapping', 'memfd', 'pool']
+const streamSources = [
+  ...inFolders(STREAM_FOLDERS, /\.cc$/),
   ...MEMORY.map((file) => `native/memory/${file}.cc`),
   'native/port/completion_sink.cc',
 ]
-const headers = inFolders([...FOLDERS, 'base', 'memory', 'port'], /\.h$/)
+const PORT_FOLDERS = ['files', 'net', 'port', 'posix', 'uring']
 
-function build(sanitizer: string): { program: string; errors: string } {
+const PROGRAMS: readonly Program[] = [
+  {
+    name: 'host_stream',
+    claim: 'native/host: streams, events and the registry hold their claims',
+    sources: streamSources,
+    headerFolders: [...STREAM_FOLDERS, 'base', 'memory', 'port'],
+  },
+  {
+    name: 'port',
+    claim: 'native/port: reads under fire, frames, noise and cancels hold their claims',
+    sources: [...new Set([...streamSources, ...inFolders(PORT_FOLDERS, /\.cc$/)])],
+    headerFolders: [...STREAM_FOLDERS, ...PORT_FOLDERS, 'base', 'memory'],
+  },
+]
+
+function build({ name, sources, headerFolders }: Program, sanitizer: string): { program: string; errors: string } {
+  const inputs = [`test/native/sanitized/${name}.cc`, ...sources]
   const hash = createHash('sha256').update(`${compiler} ${sanitizer}`)
-  for (const file of [...sources, ...headers].sort()) hash.update(file).update(readFileSync(join(root, file)))
+  for (const file of [...inputs, ...inFolders(headerFolders, /\.h$/)].sort()) {
+    hash.update(file).update(readFileSync(join(root, file)))
+  }
   const folder = join(root, 'build', 'sanitized')
-  const program = join(folder, `host_stream-${sanitizer}-${hash.digest('hex').slice(0, 16)}`)
+  const program = join(folder, `${name}-${sanitizer}-${hash.digest('hex').slice(0, 16)}`)
   if (existsSync(program)) return { program, errors: '' }
   mkdirSync(folder, { recursive: true })
   const flags = [
@@ -45,7 +70,7 @@ function build(sanitizer: string): { program: string; errors: string } {
     '-Inative',
     '-pthread',
   ]
-  const compiled = spawnSync(compiler, [...flags, ...sources, '-o', `${program}.new`], { cwd: root, encoding: 'utf8' })
+  const compiled = spawnSync(compiler, [...flags, ...inputs, '-o', `${program}.new`], { cwd: root, encoding: 'utf8' })
   if (compiled.status === 0) renameSync(`${program}.new`, program)
   return { program, errors: compiled.status === 0 ? '' : `${compiled.error ?? compiled.stderr}` }
 }
@@ -66,13 +91,15 @@ function works(sanitizer: string): boolean {
 for (const sanitizer of ['thread', 'address,undefined']) {
   const held = needs(works(sanitizer), `${compiler} has no working -fsanitize=${sanitizer} here`)
 
-  held(`native/host: streams, events and the registry hold their claims under -fsanitize=${sanitizer}`, (t) => {
-    t.timeout(180_000)
-    const { program, errors } = build(sanitizer)
-    t.is(errors, '')
-    const run = spawnSync(program, { encoding: 'utf8', timeout: 120_000 })
-    t.is(run.stderr, '')
-    t.is(run.stdout, 'every claim held\n')
-    t.is(run.status, 0)
-  })
+  for (const made of PROGRAMS) {
+    held(`${made.claim} under -fsanitize=${sanitizer}`, (t) => {
+      t.timeout(240_000)
+      const { program, errors } = build(made, sanitizer)
+      t.is(errors, '')
+      const run = spawnSync(program, [folderOf(t)], { encoding: 'utf8', timeout: 120_000 })
+      t.is(run.stderr, '')
+      t.is(run.stdout, 'every claim held\n')
+      t.is(run.status, 0)
+    })
+  }
 }

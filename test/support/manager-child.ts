@@ -188,6 +188,10 @@ export class ManagerChild {
   }
 
   async get(path: string): Promise<{ readonly status: number; readonly body: string }> {
+    if (!this.running) {
+      const { exitCode, signal, stdout, stderr } = await this.ended
+      throw new Error(`the Manager ended (${exitCode ?? signal}):\n${stdout}${stderr}`)
+    }
     const response = await fetch(`http://${this.#http}${path}`)
     return { status: response.status, body: await response.text() }
   }

@@ -2,7 +2,7 @@
  * A worker (or a main thread, with arguments as JSON) that submits a list of reads, says so, and then ends, stays
  * parked or is ended from outside while the device works. Its port is drained by whoever ends it.
  */
-import { writeSync } from 'node:fs'
+import { readdirSync, readFileSync, writeSync } from 'node:fs'
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads'
 import { loadNative } from '../../src/binding/load.js'
 import { TestPort } from './test-port.js'
@@ -54,7 +54,8 @@ export interface ProcessOptions {
   readonly path: string
   readonly reads: number
   readonly owner: 'main' | 'worker'
-  readonly after: 'wait' | 'park'
+  /** `abandon`: the port is closed with no time to drain, and everything else is closed too. */
+  readonly after: 'wait' | 'park' | 'abandon'
 }
 
 function runProcess({ io, path, reads, owner, after }: ProcessOptions): void {
@@ -62,9 +63,11 @@ function runProcess({ io, path, reads, owner, after }: ProcessOptions): void {
   const { pool } = native.openPool(reads * MIB)
   const { file } = native.openShard(path, reads * MIB, true)
   const filler = new TestPort(native, { io, pool })
-  native.poolView(pool, 0, reads * MIB).fill(0xc3)
+  // A view would keep the pool mapped by itself.
+  if (after !== 'abandon') native.poolView(pool, 0, reads * MIB).fill(0xc3)
   filler.run([{ op: 'write', file, fileOffset: 0, poolOffset: 0, bytes: reads * MIB }])
   filler.close()
+  if (after === 'abandon') return abandonReads({ io, pool, file, reads })
   native.poolView(pool, 0, reads * MIB).fill(0)
   process.on('exit', () => {
     native.wakeAll()
@@ -80,6 +83,40 @@ function runProcess({ io, path, reads, owner, after }: ProcessOptions): void {
   }
   const workerOptions: ReadingOptions = { io, pool, file, reads, after }
   new Worker(new URL(import.meta.url), { workerData: workerOptions }).once('message', () => process.exit(3))
+}
+
+/** KiB of mappings that neither children nor core dumps see: pools. */
+function poolKib(): number {
+  const mappings = readFileSync('/proc/self/smaps', 'utf8').split(/^(?=[0-9a-f]+-[0-9a-f]+ )/m)
+  return mappings
+    .filter((text) => / dc .*dd /.test(/VmFlags: .*/.exec(text)?.[0] ?? ''))
+    .reduce((sum, text) => sum + Number(/^Size: +(\d+)/m.exec(text)?.[1]), 0)
+}
+
+/** Whether a thread of this process sleeps in the kernel until a device answers. */
+function threadWaitsForDisk(): boolean {
+  return readdirSync('/proc/self/task').some((thread) =>
+    /\) D /.test(readFileSync(`/proc/self/task/${thread}/stat`, 'utf8')),
+  )
+}
+
+/**
+ * Prints what is still mapped of the pool right after everything that names it was closed amid reads. Each read is of
+ * the whole file, so that a device works on it for much longer than closing takes.
+ */
+function abandonReads({ io, pool, file, reads }: Omit<ReadingOptions, 'after'>): void {
+  const native = loadNative()
+  const port = new TestPort(native, { io, pool, depth: 4 })
+  for (let i = 0; i < 4; i++)
+    port.put(i, { op: 'read', tag: i, file, fileOffset: 0, poolOffset: 0, bytes: reads * MIB })
+  port.port.pump(4, 0, 0)
+  // A thread that has not begun its read would only be told to forget it.
+  while (io === 'posix' && !threadWaitsForDisk()) if (port.port.pump(0, 0, 0) !== 0) break
+  const inFlight = port.port.inFlight()
+  native.shutdown(0)
+  native.closePool(pool)
+  native.closeShard(file)
+  writeSync(1, JSON.stringify({ inFlight, poolKib: poolKib(), pump: port.port.pump(0, 0, 0) }))
 }
 
 if (!isMainThread) runWorker(workerData as ReadingOptions)

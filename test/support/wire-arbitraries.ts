@@ -43,7 +43,12 @@ const BODIES: { readonly [K in MessageKind]: fc.Arbitrary<Drawn<K>> } = {
     worldSize: u16,
     pageFirst: fc.boolean(),
     device: fc.record({ kind: fc.constantFrom('host', 'cuda'), uuid: bytes(16) }),
-    allocations: some(fc.record({ kind: fc.constantFrom('host_fd', 'cuda_ipc'), bytes: u64 })),
+    allocations: some(
+      fc.oneof(
+        fc.record({ kind: fc.constantFrom('host_fd', 'cuda_ipc'), bytes: u64 }),
+        fc.record({ kind: fc.constant('local_mapping' as const), bytes: u64, mapping: u32 }),
+      ),
+    ),
     groups: some(
       fc.record({
         id: u32,
@@ -139,7 +144,14 @@ const BODIES: { readonly [K in MessageKind]: fc.Arbitrary<Drawn<K>> } = {
     worldSize: u16,
     storageNamespace: bytes(32),
   }),
-  ready: fc.record({ boundaries: u32s(), lease: u64, blocksDram: u32, blocksSsd: u32, expiresInMs: u32 }),
+  ready: fc.record({
+    boundaries: u32s(),
+    otherBoundaries: u32s(),
+    lease: u64,
+    blocksDram: u32,
+    blocksSsd: u32,
+    expiresInMs: u32,
+  }),
   loading: fc.record({ ticket: u64 }),
   miss: fc.record({}),
   busy: fc.record({}),

@@ -23,6 +23,7 @@ from .fields import (
     u16,
     u32,
     u64,
+    variant,
 )
 
 NAME_BYTES_MAX = 256
@@ -34,6 +35,12 @@ _instance_id = fixed(16)
 _slot = {"slot": u32, "generation": between(u64, 1, SLOT_GENERATION_MAX)}
 
 _query_groups = many(record(group=u32, firstBlock=u32, keys=keys), 64)
+
+_allocation = variant(
+    host_fd=record(bytes=u64),
+    cuda_ipc=record(bytes=u64),
+    local_mapping=record(bytes=u64, mapping=u32),
+)
 
 _region = record(
     layer=_name,
@@ -78,7 +85,7 @@ REQUESTS: dict[str, tuple[int, Field]] = {
             worldSize=u16,
             pageFirst=boolean,
             device=record(kind=choice("host", "cuda"), uuid=fixed(16)),
-            allocations=many(record(kind=choice("host_fd", "cuda_ipc"), bytes=u64), 64),
+            allocations=many(_allocation, 64),
             groups=many(
                 record(
                     id=u32,
@@ -163,7 +170,7 @@ REPLIES: dict[str, tuple[int, Field]] = {
             storageNamespace=_digest,
         ),
     ),
-    "ready": (132, record(boundaries=numbers, lease=u64, blocksDram=u32, blocksSsd=u32, expiresInMs=u32)),
+    "ready": (132, record(boundaries=numbers, otherBoundaries=numbers, lease=u64, blocksDram=u32, blocksSsd=u32, expiresInMs=u32)),
     "loading": (133, record(ticket=u64)),
     "miss": (134, record()),
     "busy": (135, record()),

@@ -3,9 +3,6 @@ import type { PageStorage } from '../storage/page-storage.js'
 import type { FillPurpose } from '../storage/ports.js'
 import type { FillWaiter, FillWaiters } from './fill-waiters.js'
 
-/** How the read of one block ended: it is in DRAM, it is not readable, or it was never asked of the device. */
-export type BlockEnd = 'read' | 'failed' | 'unread'
-
 /** What reading needs of the Manager. */
 interface ReadingContext {
   readonly storage: PageStorage
@@ -14,42 +11,40 @@ interface ReadingContext {
 }
 
 /**
- * The blocks that one ticket reads from SSD into DRAM, batch by batch. Reads of the same block by other tickets are
- * shared; leaving stops only what nobody else waits for.
- *
- * Every entry gets one `ended` while somebody listens: when its read ends, at once when it cannot start, and at the
- * stop for what was not submitted. The first failure is a stop: what comes after it in the order of reading is of no
- * use to a prefix.
+ * How the read of one block ended: it is in DRAM; it cannot be read; there was no room for it; nobody wanted it any
+ * more, and the device has let go.
+ */
+export type BlockEnd = 'read' | 'failed' | 'no-room' | 'abandoned'
+
+/** Who reads blocks. */
+export interface Reader {
+  ended(entry: number, how: BlockEnd): void
+  /** Reads that were waited for have ended: plan and advance again. */
+  proceed(): void
+}
+
+/**
+ * The blocks that one ticket reads from SSD into DRAM, batch by batch, in the order of its plan. Reads of the same block
+ * by other tickets are shared; leaving stops only what nobody else waits for. A block without room stops what follows.
  */
 export class BlockReads implements FillWaiter {
   readonly ticket: number
   readonly #context: ReadingContext
-  readonly #entries: readonly number[]
-  readonly #generations: readonly number[]
   readonly #turns: ReadTurns
+  readonly #reader: Reader
+  /** Submitted and not ended; those that nobody wants any more are in #abandoned too. */
   readonly #waiting = new Set<number>()
-  readonly #ended: (entry: number, how: BlockEnd) => void
+  readonly #abandoned = new Set<number>()
+  #plan: readonly number[] = []
+  #generations: readonly number[] = []
   #purpose: FillPurpose
-  #unread = 0
 
-  /** `entries` are distinct and in the order of reading. Nothing starts before advance(). */
-  constructor(
-    context: ReadingContext,
-    entries: readonly number[],
-    limits: ReadLimits,
-    purpose: FillPurpose,
-    ended: (entry: number, how: BlockEnd) => void,
-  ) {
+  constructor(context: ReadingContext, limits: ReadLimits, purpose: FillPurpose, reader: Reader) {
     this.ticket = context.fillWaiters.add(this)
     this.#context = context
-    this.#entries = entries
-    this.#generations = entries.map((entry) => context.storage.generationOf(entry))
-    this.#turns = new ReadTurns(
-      entries.map((entry) => context.storage.geometryOf(entry).extentBytes),
-      limits,
-    )
+    this.#turns = new ReadTurns(limits)
     this.#purpose = purpose
-    this.#ended = ended
+    this.#reader = reader
   }
 
   /** Nothing is outstanding and nothing more will be submitted. */
@@ -57,47 +52,80 @@ export class BlockReads implements FillWaiter {
     return this.#turns.settled
   }
 
-  /** A stop left blocks unread. */
-  get cut(): boolean {
-    return this.#turns.stopped && this.#turns.unread > 0
+  /** Nothing is outstanding. */
+  get idle(): boolean {
+    return this.#turns.outstanding === 0
   }
 
-  /** Submits batches as far as it goes now: call it at the start, when time passes, and after a wait. */
+  /** Nothing new is submitted any more. */
+  get stopped(): boolean {
+    return this.#turns.stopped
+  }
+
+  /** The deadline stopped it with something left to read. */
+  get late(): boolean {
+    return this.#turns.late
+  }
+
+  waitsFor(entry: number): boolean {
+    return this.#waiting.has(entry) && !this.#abandoned.has(entry)
+  }
+
+  /** Bytes of blocks that nobody wants any more and the device still has. */
+  get abandonedBytes(): number {
+    let bytes = 0
+    for (const entry of this.#abandoned) bytes += this.#bytesOf(entry)
+    return bytes
+  }
+
+  /** What is to be read from here on, each once; replaces what was planned and not submitted. Starts nothing. */
+  plan(entries: readonly number[]): void {
+    const { storage } = this.#context
+    this.#plan = entries
+    this.#generations = entries.map((entry) => storage.generationOf(entry))
+    this.#turns.plan(entries.map((entry) => this.#bytesOf(entry)))
+  }
+
+  /** Submits batches as far as it goes now. */
   advance(): void {
     for (let turn = this.#next(); turn !== null; turn = this.#next()) {
       for (let index = turn.first; index < turn.end; index++) this.#start(index)
     }
-    if (this.#turns.stopped) this.#reportUnread()
   }
 
-  /** Nothing new is submitted. */
-  stop(): void {
-    this.#turns.stop()
-    this.#reportUnread()
-  }
-
-  /** A request needs the blocks from here on. */
+  /** A request needs what is read from here on. */
   claim(): void {
     this.#purpose = 'demand'
   }
 
+  /** The block is not wanted any more: its read ends without its bytes mattering. */
+  abandon(entry: number): void {
+    if (!this.waitsFor(entry)) return
+    if (this.#context.storage.cancelFill(entry, this.ticket) === 'draining') {
+      this.#abandoned.add(entry)
+      return
+    }
+    this.#waiting.delete(entry)
+    this.#turns.ended()
+  }
+
   filled(entry: number, ok: boolean): void {
     if (!this.#waiting.delete(entry)) return
-    this.#end(entry, ok ? 'read' : 'failed')
-    this.advance()
+    this.#turns.ended()
+    this.#reader.ended(entry, this.#abandoned.delete(entry) ? 'abandoned' : ok ? 'read' : 'failed')
+    this.#reader.proceed()
   }
 
   /**
-   * Leaves: nobody listens any more. Returns the entries whose submitted reads this ticket, the last to leave, waits
-   * for; filled() of whoever takes the ticket over follows for each.
+   * Leaves: the reader hears of nothing any more. Returns the entries whose submitted reads this ticket, the last to
+   * leave, waits for; filled() of whoever takes the ticket over follows for each.
    */
   leave(): number[] {
     this.#turns.stop()
-    const draining: number[] = []
-    for (const entry of this.#waiting) {
-      if (this.#context.storage.cancelFill(entry, this.ticket) === 'draining') draining.push(entry)
-    }
+    for (const entry of [...this.#waiting]) this.abandon(entry)
+    const draining = [...this.#abandoned]
     this.#waiting.clear()
+    this.#abandoned.clear()
     this.#context.fillWaiters.remove(this.ticket)
     return draining
   }
@@ -108,28 +136,26 @@ export class BlockReads implements FillWaiter {
 
   #start(index: number): void {
     const { storage } = this.#context
-    const entry = this.#entries[index] as number
-    if (this.#turns.stopped) return this.#end(entry, 'unread')
+    const entry = this.#plan[index] as number
+    if (this.#turns.stopped) return this.#end(entry, 'no-room')
     // A hint holds nothing: the row may name another block by now.
     const same = storage.generationOf(entry) === this.#generations[index]
     const outcome = same ? storage.fill(entry, this.ticket, this.#purpose) : 'gone'
     if (outcome === 'started' || outcome === 'joined') this.#waiting.add(entry)
     else if (outcome === 'resident') this.#end(entry, 'read')
-    else this.#end(entry, outcome === 'gone' ? 'failed' : 'unread')
+    else if (outcome === 'gone') this.#end(entry, 'failed')
+    else {
+      this.#turns.stop()
+      this.#end(entry, 'no-room')
+    }
   }
 
   #end(entry: number, how: BlockEnd): void {
     this.#turns.ended()
-    if (how !== 'read') this.#turns.stop()
-    this.#ended(entry, how)
+    this.#reader.ended(entry, how)
   }
 
-  /** What will never be submitted ends as unread, once. */
-  #reportUnread(): void {
-    const first = this.#entries.length - this.#turns.unread
-    for (let index = Math.max(first, this.#unread); index < this.#entries.length; index++) {
-      this.#ended(this.#entries[index] as number, 'unread')
-    }
-    this.#unread = this.#entries.length
+  #bytesOf(entry: number): number {
+    return this.#context.storage.geometryOf(entry).extentBytes
   }
 }

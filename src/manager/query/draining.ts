@@ -6,10 +6,10 @@ import type { BlockReads } from './block-reads.js'
  * Whoever owned the reads has gone: takes its reservation over, keeps the bytes of what was submitted charged until
  * the device has let go of it, and gives the rest back now.
  */
-export function drain(context: Context, reads: BlockReads | null, reservation: Reservation): void {
+export function drain(context: Context, reads: BlockReads, reservation: Reservation): void {
   const { storage, fillWaiters } = context
-  const draining = reads?.leave() ?? []
-  if (reads === null || draining.length === 0) return reservation.release()
+  const draining = reads.leave()
+  if (draining.length === 0) return reservation.release()
   const left = new Map(draining.map((entry) => [entry, storage.geometryOf(entry).extentBytes]))
   let bytes = 0
   for (const each of left.values()) bytes += each

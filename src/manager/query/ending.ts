@@ -15,7 +15,7 @@ export function endQuery(context: Context, query: Query): void {
 /** Interests, reads and reservation of a query or preparation that is in no table any more. */
 export function giveUp(context: Context, query: Query): void {
   drain(context, query.reads, query.reservation)
-  for (const entry of query.entries) context.storage.drop(entry)
+  for (const entry of query.selection.entries) context.storage.drop(entry)
 }
 
 /** Takes an answered query out of the tables; what it holds and charges is the caller's now. */

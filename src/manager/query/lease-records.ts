@@ -1,9 +1,13 @@
 import type { Reservation } from '../../shared/scheduling/query-budget.js'
 import type { Session } from '../sessions/session.js'
 
-/** Entries of one group under a lease or in a query: source i of the group is entries[first + i]. */
+/**
+ * Entries of one group under a lease or in a query. Sources count the keys of the group in the query; the sources
+ * `firstSource … firstSource + count - 1` are held, and source s is entries[first + s - firstSource].
+ */
 export interface GroupSpan {
   readonly group: number
+  readonly firstSource: number
   readonly first: number
   readonly count: number
 }

@@ -5,11 +5,11 @@ import { boundInstance } from '../register/bound.js'
 import { reply, replyRefusal } from '../sessions/replies.js'
 import type { Session } from '../sessions/session.js'
 import { giveUp } from './ending.js'
-import { checkGroups, find, type RequestGroups } from './find.js'
-import { openQuery, progress } from './open.js'
+import { checkGroups, choose, openQuery, progress, type RequestGroups } from './opening.js'
 import type { Preparation } from './preparations.js'
-import { BLOCK, type Query } from './queries.js'
+import type { Query } from './queries.js'
 import { addQuery, earlierQuery, queriesFull, unknownTicket } from './query.js'
+import { type Selection, selectBlocks } from './selection.js'
 
 /**
  * PREPARE: reads what a request will need into DRAM before the request comes, and holds it for a moment. Its bytes are
@@ -44,12 +44,12 @@ function admit(context: Context, session: Session, message: MessageOf<'prepare'>
     endPreparation(context, earlier)
   }
   if (session.preparations.size >= context.options.preparationsPerSessionMax) return { kind: 'busy' }
-  const limitBytes = instance.budget.limitBytes('preparing')
-  const found = find(context, instance.seal, message.groups, true, limitBytes)
-  if (found.entries.length === 0) return { kind: 'miss' }
-  const reservation = instance.budget.reserve(found.bytes, 'preparing')
+  const request = { ...message, allowSsd: true }
+  const choice = choose(context, instance.seal, request, instance.budget.limitBytes('preparing'))
+  if (choice.selection.entries.length === 0) return { kind: 'miss' }
+  const reservation = instance.budget.reserve(choice.selection.bytes, 'preparing')
   if (reservation === null) return { kind: 'busy' }
-  const query = openQuery(context, session, instance, message, found, reservation, 'speculation')
+  const query = openQuery(context, session, instance, request, choice, reservation, 'speculation')
   const preparation: Preparation = { query, digest, endsUs: 0 }
   context.preparations.add(preparation)
   session.preparations.set(message.requestId, query.ticket)
@@ -73,15 +73,13 @@ export function preparePoll(
 function poll(context: Context, preparation: Preparation): WireReply {
   const { query } = preparation
   preparation.endsUs = context.nowUs + context.options.prepareUs
-  query.reads.advance()
   if (query.reads.settled && query.reservation.phase === 'preparing') query.reservation.enter('prepared')
-  let ready = 0
-  for (const block of query.blocks) if (block === BLOCK.usable) ready++
+  const { entries } = query.selection
   return {
     kind: 'prepared',
     ticket: query.ticket,
-    blocks: query.entries.length,
-    blocksReady: ready,
+    blocks: entries.length,
+    blocksReady: entries.filter((entry) => context.storage.inDram(entry)).length,
     loading: !query.reads.settled,
     expiresInMs: Math.floor(context.options.prepareUs / 1000),
   }
@@ -115,15 +113,23 @@ function take(context: Context, session: Session, message: MessageOf<'claim'>): 
   const { query } = preparation
   query.reservation.enter('preloading')
   query.reads.claim()
-  for (const entry of query.entries) context.storage.use(entry)
-  const claimed: Query = {
-    ...query,
-    requestId: message.requestId,
-    revision: message.revision,
-    endsUs: context.nowUs + context.options.queryUs,
+  query.requestId = message.requestId
+  query.revision = message.revision
+  query.endsUs = context.nowUs + context.options.queryUs
+  query.selection = seenNow(context, query)
+  for (const entry of query.selection.entries) context.storage.use(entry)
+  addQuery(context, query)
+  return progress(context, query)
+}
+
+/** What the preparation has brought to DRAM is found there by the request. */
+function seenNow({ storage }: Context, { found, selection }: Query): Selection {
+  for (const { entries, present, foundInDram } of found) {
+    for (let at = 0; at < entries.length; at++) {
+      if (present[at] === 1 && storage.inDram(entries[at] as number)) foundInDram[at] = 1
+    }
   }
-  addQuery(context, claimed)
-  return progress(context, claimed)
+  return selectBlocks(found, selection.tokens)
 }
 
 /** Takes a preparation back: nothing new is read, its bytes stay charged until what it submitted has drained. */

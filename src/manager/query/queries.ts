@@ -1,42 +1,39 @@
 import type { Reservation } from '../../shared/scheduling/query-budget.js'
-import type { Instance, Seal } from '../register/instances.js'
+import type { Instance } from '../register/instances.js'
 import type { Session } from '../sessions/session.js'
 import type { BlockReads } from './block-reads.js'
-import type { GroupSpan } from './lease-records.js'
+import type { FoundBlocks } from './found-blocks.js'
 import type { RequestCounts } from './request-counts.js'
-
-/** Whether entry i of a query can be given out, will be, or will not. */
-export const BLOCK = { reading: 0, usable: 1, failed: 2, unread: 3 } as const
+import type { Selection } from './selection.js'
 
 /**
  * One open query, or a preparation that a claim can turn into one: pages that were found and are being read into DRAM,
  * or are there and wait to be polled.
  *
- * Every entry is held from admission to the end. The answer is ready when `reads` has settled: it ends before the first
- * block that is not usable.
+ * Every selected entry is held and its bytes are reserved, from admission to the end. The answer is ready when nothing
+ * is waited for. A block that cannot be read, or is not read because a limit stopped the reads, moves the selection to a
+ * smaller boundary.
  */
 export interface Query {
   readonly ticket: number
   readonly session: Session
-  readonly instance: Instance & { readonly seal: Seal }
-  readonly requestId: number
-  readonly revision: number
-  readonly spans: readonly GroupSpan[]
-  readonly firstBlocks: readonly number[]
-  /** For each span, the number of its first key among all keys of the request. */
-  readonly firstKeys: readonly number[]
-  readonly entries: Int32Array
-  /** A BLOCK for each entry. */
-  readonly blocks: Uint8Array
-  /** foundInDram[i] is 1 when entry i was in DRAM when the query came. */
-  readonly foundInDram: Uint8Array
+  readonly instance: Instance
+  requestId: number
+  revision: number
+  readonly allowSsd: boolean
+  readonly found: FoundBlocks
+  selection: Selection
   readonly reads: BlockReads
+  /** Pages are read before the answer; false: the restore reads them. */
+  reading: boolean
+  /** A block of the selection was lost since it was made. */
+  stale: boolean
   readonly reservation: Reservation
   readonly counts: RequestCounts
   /** From this time on the query reads nothing more and answers a miss; Infinity: never. */
   readonly readDeadlineUs: number
   /** Nobody asked until then: its interests are taken back. */
-  readonly endsUs: number
+  endsUs: number
 }
 
 /** Open queries by ticket. */

@@ -5,13 +5,12 @@ import { boundInstance } from '../register/bound.js'
 import { reply, replyRefusal } from '../sessions/replies.js'
 import type { Session } from '../sessions/session.js'
 import { endQuery } from './ending.js'
-import { checkGroups, find } from './find.js'
-import { openQuery, progress } from './open.js'
+import { checkGroups, choose, openQuery, progress } from './opening.js'
 import type { Query } from './queries.js'
 
 type QueryRequest = MessageOf<'query'>
 
-/** QUERY: the longest common published prefix; metadata only, unless the default route must read SSD pages first. */
+/** QUERY: where the request can be resumed; metadata only, unless the default route must read SSD pages first. */
 export function query(context: Context, session: Session, request: number, message: QueryRequest): void {
   const answer = admit(context, session, message)
   if (isRefusal(answer)) replyRefusal(context, session, request, answer)
@@ -26,19 +25,18 @@ function admit(context: Context, session: Session, message: QueryRequest): WireR
   const refusal = checkGroups(context, instance.seal, message.groups)
   if (refusal !== null) return refusal
   if (queriesFull(context, session)) return { kind: 'busy' }
-  const limitBytes = instance.budget.limitBytes('preloading')
-  const found = find(context, instance.seal, message.groups, message.allowSsd, limitBytes)
-  if (found.cut) context.tally.budgetBypass()
-  if (found.entries.length === 0) {
-    found.counts.count(context)
+  const choice = choose(context, instance.seal, message, instance.budget.limitBytes('preloading'))
+  if (choice.cut) context.tally.budgetBypass()
+  if (choice.selection.entries.length === 0) {
+    choice.counts.count(context)
     return { kind: 'miss' }
   }
-  const reservation = instance.budget.reserve(found.bytes, 'preloading')
+  const reservation = instance.budget.reserve(choice.selection.bytes, 'preloading')
   if (reservation === null) {
     context.tally.budgetWait()
     return { kind: 'busy' }
   }
-  const opened = openQuery(context, session, instance, message, found, reservation, 'demand')
+  const opened = openQuery(context, session, instance, message, choice, reservation, 'demand')
   addQuery(context, opened)
   return progress(context, opened)
 }

@@ -1,6 +1,10 @@
 import type { ReuseWindows } from '../../shared/cache/reuse-windows.js'
+import { KEY_BYTES } from '../../shared/layout/wire/limits.js'
+import type { MessageOf } from '../../shared/layout/wire/messages.js'
 import type { PageStorage } from '../storage/page-storage.js'
 import type { ManagerTally } from '../tally.js'
+import { type FoundBlocks, requestedRange } from './found-blocks.js'
+import type { Selection } from './selection.js'
 
 /** Where requests are counted. */
 interface CountingContext {
@@ -10,59 +14,97 @@ interface CountingContext {
   readonly nowUs: number
 }
 
+/** The keys of one group that the request needs at its end, as sketches are shown them. */
+interface RequestedKeys {
+  readonly first: number
+  readonly end: number
+  /** Two words a key. */
+  readonly hashes: Uint32Array
+}
+
 /**
- * What one request asked for, by where it was found: counted once, when the request is answered. A block that was found
- * and not read, because a limit stopped the reads, is neither a hit nor a miss.
+ * What one request asked for, by where it was found: counted once, when the request is answered. Hits are the blocks of
+ * the largest legal boundary, misses what the request would have needed beyond them. A block that was found and not
+ * read, because a limit stopped the reads or cut the request, is neither.
  */
 export class RequestCounts {
-  /** Two words a key that was asked for, in the order of the request. */
-  readonly #hashes: Uint32Array
-  /** 1: the key is not counted. */
-  readonly #skipped: Uint8Array
-  #ram = 0
-  #ssd = 0
-  #missed = 0
-  #unread = 0
+  readonly #found: FoundBlocks
+  readonly #most: Selection
+  readonly #requested: readonly RequestedKeys[]
+  readonly #unread = new Set<number>()
+  readonly #failed = new Set<number>()
 
-  constructor(hashes: Uint32Array) {
-    this.#hashes = hashes
-    this.#skipped = new Uint8Array(hashes.length / 2)
+  /** `most`: the largest boundary, whatever the limits say. */
+  constructor(
+    storage: PageStorage,
+    classes: readonly number[],
+    groups: MessageOf<'query'>['groups'],
+    found: FoundBlocks,
+    most: Selection,
+  ) {
+    this.#found = found
+    this.#most = most
+    this.#requested = found.map((group, index) => {
+      const { first, end } = requestedRange(group)
+      const hashes = new Uint32Array(2 * (end - first))
+      const keys = (groups[index] as { keys: Uint8Array }).keys.subarray(first * KEY_BYTES, end * KEY_BYTES)
+      storage.hashKeys(classes[group.group] as number, keys, end - first, hashes, 0)
+      return { first, end, hashes }
+    })
   }
 
-  found(inDram: boolean): void {
-    if (inDram) this.#ram++
-    else this.#ssd++
+  /** A limit lets only `chosen` through. */
+  cut(chosen: Selection): void {
+    const kept = new Set(chosen.entries)
+    for (const entry of this.#most.entries) if (!kept.has(entry)) this.#unread.add(entry)
   }
 
-  missing(blocks: number): void {
-    this.#missed += blocks
+  unread(entry: number): void {
+    this.#unread.add(entry)
   }
 
-  /** Key `at` of the request, which was found, is not read. */
-  unread(at: number, inDram: boolean): void {
-    this.#skipped[at] = 1
-    this.#unread++
-    if (inDram) this.#ram--
-    else this.#ssd--
+  /** A block that was found cannot be read. */
+  failed(entry: number): void {
+    this.#failed.add(entry)
   }
 
-  /** A block that was found on SSD cannot be read. */
-  failed(): void {
-    this.#ssd--
-    this.#missed++
+  /** Nothing was read in time: what was found counts as unread. */
+  late(context: CountingContext): void {
+    context.tally.unread(this.#most.entries.length)
   }
 
   /** The request is answered. */
   count(context: CountingContext): void {
-    const { storage, tally, reuse, nowUs } = context
-    storage.countRequest(this.#ram, this.#ssd, this.#missed)
-    tally.unread(this.#unread)
-    for (let key = 0; key < this.#skipped.length; key++) {
-      if (this.#skipped[key] === 1) continue
-      const high = this.#hashes[2 * key] as number
-      const low = this.#hashes[2 * key + 1] as number
-      reuse?.observe(high, low, nowUs)
-      storage.requested(high, low)
+    const { storage, tally } = context
+    let ram = 0
+    let ssd = 0
+    let unread = 0
+    let missed = this.#requested.reduce((sum, { first, end }) => sum + end - first, 0) - this.#most.entries.length
+    for (const [index, { firstSource, count }] of this.#most.spans.entries()) {
+      const { entries, foundInDram } = this.#found[index] as FoundBlocks[number]
+      for (let at = firstSource; at < firstSource + count; at++) {
+        const entry = entries[at] as number
+        if (this.#unread.has(entry)) unread++
+        else if (this.#failed.has(entry)) missed++
+        else if (foundInDram[at] === 1) ram++
+        else ssd++
+      }
+    }
+    storage.countRequest(ram, ssd, missed)
+    tally.unread(unread)
+    this.#show(context)
+  }
+
+  #show({ storage, reuse, nowUs }: CountingContext): void {
+    for (const [index, { first, end, hashes }] of this.#requested.entries()) {
+      const { entries } = this.#found[index] as FoundBlocks[number]
+      for (let at = first; at < end; at++) {
+        if (at < entries.length && this.#unread.has(entries[at] as number)) continue
+        const high = hashes[2 * (at - first)] as number
+        const low = hashes[2 * (at - first) + 1] as number
+        reuse?.observe(high, low, nowUs)
+        storage.requested(high, low)
+      }
     }
   }
 }

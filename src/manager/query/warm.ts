@@ -6,8 +6,8 @@ import { reply, replyRefusal } from '../sessions/replies.js'
 import type { Session } from '../sessions/session.js'
 import { BlockReads } from './block-reads.js'
 import { drain } from './draining.js'
-import { checkGroups, find, inReadingOrder } from './find.js'
-import { speculativeReads } from './open.js'
+import { checkGroups, choose } from './opening.js'
+import { inReadingOrder, SPECULATIVE_READS } from './reading.js'
 import type { Warming } from './warmings.js'
 
 /** WARM: blocks that may be of use soon are read into DRAM, as the first that an eviction takes. */
@@ -24,9 +24,10 @@ function admit(context: Context, session: Session, message: MessageOf<'warm'>): 
   if (refusal !== null) return refusal
   const { warmingsPerSessionMax, warmingsMax, warmUs } = context.options
   if (session.warmings.size >= warmingsPerSessionMax || context.warmings.count >= warmingsMax) return { kind: 'busy' }
-  const found = find(context, instance.seal, message.groups, true, Number.MAX_SAFE_INTEGER)
-  const order = inReadingOrder(context, instance.seal, found)
-  const resident = found.entries.length - order.length
+  const request = { groups: message.groups, allowSsd: true }
+  const { found, selection } = choose(context, instance.seal, request, Number.MAX_SAFE_INTEGER)
+  const order = inReadingOrder(context, found, selection)
+  const resident = selection.entries.length - order.length
   if (resident > 0) context.tally.warmSkipped(resident)
   const limitBytes = instance.budget.limitBytes('warming')
   const reading: number[] = []
@@ -41,11 +42,13 @@ function admit(context: Context, session: Session, message: MessageOf<'warm'>): 
   if (reading.length === 0) return { kind: 'warming', accepted: 0, resident, skipped }
   const reservation = instance.budget.reserve(bytes, 'warming')
   if (reservation === null) return { kind: 'busy' }
-  const reads: BlockReads = new BlockReads(context, reading, speculativeReads(), 'speculation', (entry) => {
-    reservation.shrink(reservation.bytes - (sizes.get(entry) ?? 0))
-  })
   // A row may be given to another block while the hint waits: what it charged is remembered here.
   const sizes = new Map(reading.map((entry) => [entry, context.storage.geometryOf(entry).extentBytes]))
+  const reads: BlockReads = new BlockReads(context, SPECULATIVE_READS, 'speculation', {
+    ended: (entry) => reservation.shrink(reservation.bytes - (sizes.get(entry) ?? 0)),
+    proceed: () => reads.advance(),
+  })
+  reads.plan(reading)
   const warming: Warming = { ticket: reads.ticket, session, reads, reservation, endsUs: context.nowUs + warmUs }
   context.warmings.add(warming)
   session.warmings.add(reads.ticket)

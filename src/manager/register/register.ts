@@ -84,7 +84,7 @@ function join(
       rank,
     })
   }
-  const allocationBytes = importAll(context, message, fds, acquired)
+  const allocationBytes = mapAll(context, session, message, fds, acquired)
   if (isRefusal(allocationBytes)) return allocationBytes
   const geometry = buildRank(rankSpec(message, allocationBytes))
   if (isRefusal(geometry)) return geometry
@@ -119,7 +119,7 @@ function checkPlace(context: Context, session: Session, message: RegisterRequest
   if (session.phase !== 'greeted' || session.role !== 'worker') {
     return refuse('instance_conflict', 'Cannot register in this session: it has an instance, or spoke as a scheduler')
   }
-  if (message.device.kind !== 'host' || message.allocations.some(({ kind }) => kind !== 'host_fd')) {
+  if (message.device.kind !== 'host' || message.allocations.some(({ kind }) => kind === 'cuda_ipc')) {
     return refuse('device_unsupported', 'Cannot register device memory: this version serves the host device alone', {
       device: message.device.kind,
     })
@@ -190,23 +190,22 @@ function findOrCreate(
   return found
 }
 
-/** Maps every allocation; `allocationBytes` are what is really there, whatever the message claims. */
-function importAll(
+/** Maps every allocation; the bytes are what is really there, whatever the message claims. */
+function mapAll(
   context: Context,
+  session: Session,
   message: RegisterRequest,
   fds: readonly number[],
   acquired: Acquired,
 ): number[] | Refusal {
   const bytes: number[] = []
+  let fdsUsed = 0
   for (const [i, allocation] of message.allocations.entries()) {
-    const memory = context.ports.importMemory(fds[i] as number)
-    if (memory === null) {
-      return refuse(
-        'memory_not_sealed',
-        `Cannot map allocation ${i}: it must be a memfd sealed against shrinking and growing (F_SEAL_SHRINK, F_SEAL_GROW)`,
-        { allocation: i },
-      )
-    }
+    const memory =
+      allocation.kind === 'local_mapping'
+        ? borrow(context, session, i, allocation.mapping)
+        : importOne(context, i, fds[fdsUsed++] as number)
+    if (isRefusal(memory)) return memory
     acquired.mappings.push(memory.mapping)
     if (memory.bytes < allocation.bytes) {
       return refuse(
@@ -220,9 +219,45 @@ function importAll(
   return bytes
 }
 
+interface Mapped {
+  readonly mapping: number
+  readonly bytes: number
+}
+
+function importOne(context: Context, allocation: number, fd: number): Mapped | Refusal {
+  return (
+    context.ports.importMemory(fd) ??
+    refuse(
+      'memory_not_sealed',
+      `Cannot map allocation ${allocation}: it must be a memfd sealed against shrinking and growing (F_SEAL_SHRINK, F_SEAL_GROW)`,
+      { allocation },
+    )
+  )
+}
+
+/** Memory that this process has mapped, for engines in this process: the kernel says which process a peer is. */
+function borrow(context: Context, session: Session, allocation: number, mapping: number): Mapped | Refusal {
+  const { ownPid } = context.options
+  if (session.pid !== ownPid || ownPid === 0) {
+    return refuse(
+      'memory_not_local',
+      `Cannot map allocation ${allocation}: process ${session.pid} names memory of the Manager's process; pass a descriptor`,
+      { allocation, pid: session.pid },
+    )
+  }
+  return (
+    context.ports.borrowMapping(mapping) ??
+    refuse('memory_not_local', `Cannot map allocation ${allocation}: no memory here has number ${mapping}`, {
+      allocation,
+      mapping,
+    })
+  )
+}
+
 function rankSpec(message: RegisterRequest, allocationBytes: readonly number[]) {
   const groups: GroupSpec[] = []
-  for (const { id, kind, blockTokens } of message.groups) groups[id] = { kind, blockTokens }
+  for (const { id, kind, blockTokens, window } of message.groups)
+    groups[id] = { kind, blockTokens, windowTokens: window }
   return {
     tpRank: message.tpRank,
     ppRank: message.ppRank,

@@ -12,7 +12,8 @@ export function releaseRank(context: Context, session: Session): void {
     session.hold = null
     for (const template of hold.templates) if (template >= 0) context.ports.releaseTemplate(template)
     for (const mapping of hold.mappings) context.ports.releaseMapping(mapping)
-    context.ports.releaseSlots(hold.slotTable.slots)
+    // An effect: the end of the last operation may stand in front of it, still to be written to its slot.
+    context.out.push({ kind: 'release-slots', slots: hold.slotTable.slots })
   }
   const instance = context.instances.get(session.instance)
   session.instance = null

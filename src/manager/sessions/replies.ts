@@ -9,7 +9,7 @@ import type { Session } from './session.js'
 
 const scratch = new Uint8Array(FRAME_BYTES_MAX)
 
-/** Queues the one reply to a request; a session whose connection ended gets none. */
+/** Queues the one reply to a request; a session whose connection ended gets none. `fds` are given away either way. */
 export function reply(
   context: Context,
   session: Session,
@@ -17,7 +17,10 @@ export function reply(
   message: WireReply,
   fds: readonly number[] = [],
 ): void {
-  if (!session.connected) return
+  if (!session.connected) {
+    for (const fd of fds) context.ports.closeFd(fd)
+    return
+  }
   const bytes = encodeFrame(scratch, request, message)
   context.out.push({ kind: 'send', connection: session.connection, frame: scratch.slice(0, bytes), fds })
 }

@@ -99,6 +99,7 @@ export const ERROR_CODES = {
   canary_mismatch: 80,
   group_unsupported: 81,
   device_unsupported: 82,
+  memory_not_local: 83,
   // protocol: requests
   lease_unknown: 90,
   lease_wrong_instance: 91,

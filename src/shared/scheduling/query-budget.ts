@@ -8,7 +8,8 @@ export type ReservationPhase = (typeof RESERVATION_PHASES)[number]
 /** Speculation may use this part of every limit. */
 export const SPECULATIVE_SHARE = 4
 
-const speculates = (phase: ReservationPhase): boolean =>
+/** A guess, charged to the speculative budgets too. */
+export const speculates = (phase: ReservationPhase): boolean =>
   phase === 'warming' || phase === 'preparing' || phase === 'prepared'
 
 /**
@@ -22,6 +23,7 @@ export class QueryBudget {
   readonly total: ByteBudget
   readonly speculative: ByteBudget
   readonly #phaseBytes = new Map<ReservationPhase, number>(RESERVATION_PHASES.map((phase) => [phase, 0]))
+  readonly #live = new Set<Reservation>()
   #instancePeakBytes = 0
 
   constructor(limitBytes: number) {
@@ -42,6 +44,21 @@ export class QueryBudget {
     return new InstanceBudget(limitBytes, this, (bytes) => {
       if (bytes > this.#instancePeakBytes) this.#instancePeakBytes = bytes
     })
+  }
+
+  /** Reservations that have not ended, to recount what they charge. */
+  get reservations(): ReadonlySet<Reservation> {
+    return this.#live
+  }
+
+  /** For Reservation alone. */
+  began(reservation: Reservation): void {
+    this.#live.add(reservation)
+  }
+
+  /** For Reservation alone. */
+  ended(reservation: Reservation): void {
+    this.#live.delete(reservation)
   }
 
   /** For Reservation alone. */
@@ -101,10 +118,15 @@ export class Reservation {
     this.#bytes = bytes
     this.#phase = phase
     all.label(phase, bytes)
+    all.began(this)
   }
 
   get bytes(): number {
     return this.#bytes
+  }
+
+  get instance(): InstanceBudget {
+    return this.#instance
   }
 
   get phase(): ReservationPhase {
@@ -142,6 +164,8 @@ export class Reservation {
   /** One fewer; the last gives everything back. */
   release(): void {
     invariant(this.#owners > 0, 'a reservation is released once by each who needs it')
-    if (--this.#owners === 0) this.shrink(0)
+    if (--this.#owners > 0) return
+    this.shrink(0)
+    this.#all.ended(this)
   }
 }

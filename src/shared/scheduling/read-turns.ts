@@ -12,42 +12,52 @@ export interface ReadLimits {
 
 export const READ_EVERYTHING: ReadLimits = { batchBytes: 0, batchesMax: 0, deadlineUs: Number.POSITIVE_INFINITY }
 
-/** Items [first, end) to submit now. */
+/** Items [first, end) of the plan to submit now. */
 export interface ReadTurn {
   readonly first: number
   readonly end: number
 }
 
 /**
- * Whose turn it is among the blocks that one query must read: in order, a batch at a time, the next one when the last
- * has ended in full. After a stop nothing new is submitted; what was submitted ends by itself. Knows no block and no
- * device.
+ * Whose turn it is among the blocks that one query must read: in the order of the plan, a batch at a time, the next one
+ * when the last has ended in full. After a stop nothing new is submitted; what was submitted ends by itself. Knows no
+ * block and no device.
  */
 export class ReadTurns {
-  readonly #bytes: ArrayLike<number>
   readonly #limits: ReadLimits
+  #bytes: ArrayLike<number> = []
   #next = 0
   #outstanding = 0
   #batches = 0
   #stopped = false
+  #late = false
 
-  /** `bytes[i]` of item i, in the order of reading. */
-  constructor(bytes: ArrayLike<number>, limits: ReadLimits) {
-    this.#bytes = bytes
+  constructor(limits: ReadLimits) {
     this.#limits = limits
+  }
+
+  /** What is to be read from here on, in its order: bytes of each item. What was submitted is not among it. */
+  plan(bytes: ArrayLike<number>): void {
+    this.#bytes = bytes
+    this.#next = 0
   }
 
   get outstanding(): number {
     return this.#outstanding
   }
 
-  /** Items that were not submitted. */
+  /** Items of the plan that were not submitted. */
   get unread(): number {
     return this.#bytes.length - this.#next
   }
 
   get stopped(): boolean {
     return this.#stopped
+  }
+
+  /** The deadline stopped it with something left to read. */
+  get late(): boolean {
+    return this.#late
   }
 
   /** Nothing is outstanding and nothing more will be submitted. */
@@ -59,7 +69,8 @@ export class ReadTurns {
   next(nowUs: number): ReadTurn | null {
     if (this.#stopped || this.#outstanding > 0 || this.unread === 0) return null
     const { batchesMax, deadlineUs } = this.#limits
-    if (nowUs >= deadlineUs || (batchesMax > 0 && this.#batches >= batchesMax)) {
+    this.#late = nowUs >= deadlineUs
+    if (this.#late || (batchesMax > 0 && this.#batches >= batchesMax)) {
       this.#stopped = true
       return null
     }

@@ -34,6 +34,7 @@ export function geometryOf(shape: { ranks: number; perRank: number; bytes: numbe
     group: 0,
     kind: 'full-attention',
     blockTokens: 64,
+    windowTokens: 0,
     pageFirst: false,
     granules,
     rankGranules: Array.from({ length: ranks }, (_, rank) => [rank * perRank, (rank + 1) * perRank] as const),

@@ -56,7 +56,11 @@ const instances: fc.Arbitrary<InstanceGeometry> = fc
         )
         offsetBytes += apart * 2
       }
-      const groups = Array.from({ length: GROUPS }, () => ({ kind: 'full-attention' as const, blockTokens: 16 }))
+      const groups = Array.from({ length: GROUPS }, () => ({
+        kind: 'full-attention' as const,
+        blockTokens: 16,
+        windowTokens: 0,
+      }))
       for (let tpRank = 0; tpRank < 2; tpRank++) specs.push(rankSpec(regions, { tpRank, ppRank, groups }))
     }
     return instanceOf(specs, { tpSize: 2, ppSize })

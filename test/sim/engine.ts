@@ -1,0 +1,173 @@
+import type { Opened } from './descriptors.js'
+import type { Command, EnginePlan } from './plan.js'
+import { EngineProcess } from './process.js'
+import { must } from './violation.js'
+import { PROBE_CHAIN } from './watched-entries.js'
+import type { World } from './world.js'
+
+/** Tries that phase two gives a probe before it calls the Manager stuck. */
+const PROBE_TRIES = 40
+const PROBE_PAUSE_US = 3_000
+
+/**
+ * One engine slot of the world: runs its script command by command, in one process after another. Commands say what is
+ * tried, whatever the state: any part of a script is a script, so that shrinking may drop what it likes.
+ */
+export class Engine {
+  readonly number: number
+  readonly world: World
+  readonly plan: EnginePlan
+  process: EngineProcess | null = null
+  #next = 0
+  #probe: 'none' | 'running' | 'done' = 'none'
+  #pausedUntilUs = 0
+  #incarnations = 0
+  #leaving = new Set<EngineProcess>()
+
+  constructor(world: World, number: number, plan: EnginePlan) {
+    this.world = world
+    this.number = number
+    this.plan = plan
+  }
+
+  /** The script has been issued to its end. */
+  get done(): boolean {
+    return this.#next >= this.plan.commands.length
+  }
+
+  /** Nothing that this engine started is open. */
+  get quiet(): boolean {
+    return this.#probe !== 'running' && (this.process === null || this.process.quiet) && this.#leaving.size === 0
+  }
+
+  waitsFor(): string {
+    const leaving = [...this.#leaving].map((process) => `leaving: ${process.waitsFor()}`)
+    return [`probe ${this.#probe}`, this.process?.waitsFor() ?? 'no process', ...leaving].join('; ')
+  }
+
+  start(): void {
+    this.#spawn()
+    this.#schedule()
+  }
+
+  /** Everything that reaches the engine's process waits while it is paused. */
+  deliver(run: () => void): void {
+    const waitUs = this.#pausedUntilUs - this.world.clock.nowUs
+    if (waitUs <= 0) run()
+    else this.world.clock.after(waitUs, () => this.deliver(run))
+  }
+
+  /** Faults stop: nobody is paused any more. */
+  calm(): void {
+    this.#pausedUntilUs = Math.min(this.#pausedUntilUs, this.world.clock.nowUs)
+  }
+
+  /** Phase two: publish something new and get it back, without faults, within a bound. */
+  probe(): void {
+    this.#probe = 'running'
+    this.#tryProbe(0)
+  }
+
+  mustHaveProbed(): void {
+    must(this.#probe === 'done', 'D4', () => `engine ${this.number} got nothing back in phase two`)
+  }
+
+  /** The end of the run: some leave in good order, some just go, some stay until the drain closes on them. */
+  finish(): void {
+    const { process } = this
+    if (process === null) return
+    const way = (this.plan.commands.length + this.number) % 3
+    if (way === 0) process.unregister()
+    else if (way === 1) process.die()
+  }
+
+  mustBeAnswered(): void {
+    this.process?.mustBeAnswered()
+    for (const process of this.#leaving) process.mustBeAnswered()
+  }
+
+  /** The process has closed its last connection. */
+  gone(process: EngineProcess): void {
+    this.#leaving.delete(process)
+    if (this.process === process) this.process = null
+  }
+
+  #schedule(): void {
+    const command = this.plan.commands[this.#next]
+    if (command === undefined) return
+    this.world.clock.after(command.delayUs, () => {
+      this.deliver(() => {
+        this.#next++
+        this.#issue(command)
+        this.#schedule()
+      })
+    })
+  }
+
+  #issue(command: Command): void {
+    const { world } = this
+    world.mixHash(command.verb.length * 65_537 + command.a)
+    if (this.process === null) {
+      if (!world.draining) this.#spawn()
+      return
+    }
+    const process = this.process
+    switch (command.verb) {
+      case 'wait':
+        return
+      case 'pause':
+        if (world.plan.off.includes('engine-paused')) return
+        world.faults.fired('engine-paused')
+        this.#pausedUntilUs = world.clock.nowUs + 1_000 + command.a
+        return
+      case 'die':
+        if (world.plan.off.includes('engine-killed')) return
+        world.faults.fired('engine-killed')
+        process.die()
+        return
+      case 'disconnect':
+        if (world.plan.off.includes('rank-disconnected')) return
+        world.faults.fired('rank-disconnected')
+        process.hangUpOne(command.a)
+        return
+      case 'unregister':
+        this.#leaving.add(process)
+        this.process = null
+        process.unregister()
+        return
+      default:
+        process.command(command)
+    }
+  }
+
+  #spawn(): void {
+    const { world } = this
+    const model = world.models[this.plan.model % world.models.length] as World['models'][number]
+    this.process = new EngineProcess(this, model, ++this.#incarnations)
+    this.process.start()
+  }
+
+  #tryProbe(tries: number): void {
+    if (this.world.draining) {
+      this.#probe = 'done'
+      return
+    }
+    if (tries >= PROBE_TRIES) return
+    const again = () => this.world.clock.after(PROBE_PAUSE_US, () => this.#tryProbe(tries + 1))
+    if (this.process === null || !this.process.alive) {
+      this.#spawn()
+      again()
+      return
+    }
+    if (!this.process.up) {
+      again()
+      return
+    }
+    this.process.probe(PROBE_CHAIN + 1 + this.number * 8 + (tries % 8), (ok) => {
+      if (ok) this.#probe = 'done'
+      else again()
+    })
+  }
+}
+
+export type { Opened }

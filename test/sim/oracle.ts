@@ -1,0 +1,44 @@
+/**
+ * The bytes that must be where. Content is a function of who it is (model, key, layer, rank, segment) and of a version
+ * that its first word carries: whoever reads bytes can tell whose they are without a stored copy.
+ */
+export interface Identity {
+  readonly salt: number
+  readonly key: number
+  readonly layer: number
+  readonly rank: number
+  readonly segment: number
+}
+
+/** First word of memory that nobody has written: never a version. */
+export const POISON = 0xdeadbeef
+
+/** Writes `words` words of content at `words32[at]`. Versions are 1 … 2^31 - 1. */
+export function writeContent(words32: Uint32Array, at: number, words: number, who: Identity, version: number): void {
+  words32[at] = version
+  let state = seedOf(who, version)
+  for (let index = at + 1; index < at + words; index++) {
+    state = (Math.imul(state, 1664525) + 1013904223) | 0
+    words32[index] = state
+  }
+}
+
+/** The version of the content at `words32[at]` when every word of it is right, else -1. */
+export function versionAt(words32: Uint32Array, at: number, words: number, who: Identity): number {
+  const version = words32[at] as number
+  let state = seedOf(who, version)
+  for (let index = at + 1; index < at + words; index++) {
+    state = (Math.imul(state, 1664525) + 1013904223) | 0
+    if (words32[index] !== state >>> 0) return -1
+  }
+  return version === POISON ? -1 : version
+}
+
+function seedOf(who: Identity, version: number): number {
+  let hash = Math.imul(who.salt + 1, 0x9e3779b1)
+  for (const part of [who.key, who.layer, who.rank, who.segment, version]) {
+    hash = Math.imul(hash ^ part, 0x85ebca6b)
+    hash ^= hash >>> 13
+  }
+  return hash
+}

@@ -1,0 +1,195 @@
+import fc from 'fast-check'
+import { FAULT_KINDS, type FaultDraw, type FaultKind } from './faults.js'
+import type { ModelPlan } from './model.js'
+
+/** One thing an engine does; `a`, `b` and `c` are read by the verb, modulo what there is. */
+export interface Command {
+  readonly verb: Verb
+  readonly delayUs: number
+  readonly a: number
+  readonly b: number
+  readonly c: number
+}
+
+/** From harmless to rough: shrinking goes to the left. */
+export const VERBS = [
+  'publish',
+  'query',
+  'wait',
+  'sync',
+  'ping',
+  'inspect',
+  'drop-dram',
+  'cancel',
+  'publish-part',
+  'query-again',
+  'trespass',
+  'pause',
+  'unregister',
+  'disconnect',
+  'die',
+] as const
+export type Verb = (typeof VERBS)[number]
+
+export interface EnginePlan {
+  readonly model: number
+  readonly scheduler: boolean
+  readonly commands: readonly Command[]
+}
+
+/** Sizes and times of the Manager and its lanes in one seed. */
+export interface SizesPlan {
+  readonly stores: number
+  readonly shardsPerStore: number
+  /** In units of the largest block of any model. */
+  readonly poolBlocks: number
+  readonly shardBlocks: number
+  readonly queueBlocks: number
+  readonly budgetBlocks: number
+  readonly entriesMax: number
+  readonly readRoute: 'dram' | 'uring'
+  readonly ssd: boolean
+  readonly leaseUs: number
+  readonly queryUs: number
+  readonly publishWaitUs: number
+  readonly assemblyAgeUs: number
+  readonly ringCapacity: number
+  readonly readDepth: number
+  readonly writeDepth: number
+  readonly parts: number
+  readonly partDescriptors: number
+  readonly storeReads: number
+  readonly descriptorsPerRecord: number
+  readonly publishPartBytes: number
+  readonly queriesPerSession: number
+  readonly slots: number
+  /** Jobs that each copying lane may have open. */
+  readonly jobsMax: number
+}
+
+/** Everything one seed does, before it runs: the simulation itself draws nothing. */
+export interface Plan {
+  readonly models: readonly ModelPlan[]
+  readonly engines: readonly EnginePlan[]
+  readonly sizes: SizesPlan
+  /** Fault kinds that this seed leaves out. */
+  readonly off: readonly FaultKind[]
+  readonly reads: readonly FaultDraw[]
+  readonly writes: readonly FaultDraw[]
+  readonly copies: readonly FaultDraw[]
+  readonly hints: readonly FaultDraw[]
+  readonly control: readonly FaultDraw[]
+  readonly sends: readonly FaultDraw[]
+  readonly wakeUs: readonly number[]
+  readonly ringUs: readonly number[]
+  readonly diskUs: readonly number[]
+  readonly copyUs: readonly number[]
+  readonly wireUs: readonly number[]
+  readonly engineUs: readonly number[]
+  /** When a drain interrupts the workload, or null: after it. */
+  readonly drainAtUs: number | null
+  readonly drainLimitUs: number
+}
+
+const upTo = (max: number) => fc.nat({ max })
+const oneOf = <const T extends readonly unknown[]>(...values: T) =>
+  fc.constantFrom(...values) as fc.Arbitrary<T[number]>
+const some = <T>(item: fc.Arbitrary<T>, minLength: number, maxLength: number) =>
+  fc.array(item, { minLength, maxLength, size: 'max' })
+const delays = (max: number) => fc.noBias(some(upTo(max), 1, 61))
+
+/** How often each verb comes, in the order of VERBS. */
+const WEIGHTS: Readonly<Record<Verb, number>> = {
+  publish: 26,
+  query: 40,
+  wait: 4,
+  sync: 3,
+  ping: 1,
+  inspect: 1,
+  'drop-dram': 3,
+  cancel: 6,
+  'publish-part': 8,
+  'query-again': 5,
+  trespass: 6,
+  pause: 1,
+  unregister: 1,
+  disconnect: 1,
+  die: 1,
+}
+const WEIGHTED: readonly Verb[] = VERBS.flatMap((verb) => new Array<Verb>(WEIGHTS[verb]).fill(verb))
+
+const command: fc.Arbitrary<Command> = fc
+  .tuple(upTo(WEIGHTED.length - 1), upTo(600), upTo(0xffff), upTo(0xffff), upTo(0xffff))
+  .map(([verb, delayUs, a, b, c]) => ({ verb: WEIGHTED[verb] as Verb, delayUs, a, b, c }))
+
+const draw: fc.Arbitrary<FaultDraw> = fc.record({ gap: upTo(24), kind: upTo(1023), amount: upTo(255) })
+const draws = (max: number) => some(draw, 0, max)
+
+const model: fc.Arbitrary<ModelPlan> = fc.record({
+  layout: oneOf('packed', 'adjacent', 'split', 'page-first'),
+  layers: fc.integer({ min: 1, max: 4 }),
+  wordsEven: oneOf(128, 256, 175, 512),
+  wordsOdd: oneOf(128, 256, 130, 1024),
+  groups: oneOf(1, 2),
+  tokensFactor: oneOf(1, 2),
+  second: oneOf('full-attention', 'sliding-window', 'checkpoint'),
+  windowTokens: oneOf(1, 16, 40, 1000),
+  ranks: oneOf(1, 1, 2),
+  pages: fc.integer({ min: 3, max: 10 }),
+})
+
+const sizes: fc.Arbitrary<SizesPlan> = fc.record({
+  stores: oneOf(1, 1, 2),
+  shardsPerStore: oneOf(1, 1, 2),
+  poolBlocks: fc.integer({ min: 2, max: 12 }),
+  shardBlocks: fc.integer({ min: 1, max: 12 }),
+  queueBlocks: fc.integer({ min: 1, max: 6 }),
+  budgetBlocks: fc.integer({ min: 2, max: 16 }),
+  entriesMax: oneOf(64, 32, 12, 6),
+  readRoute: oneOf('dram', 'uring'),
+  ssd: oneOf(true, true, true, true, true, true, true, false),
+  leaseUs: oneOf(20_000, 5_000, 1_500),
+  queryUs: oneOf(20_000, 6_000, 2_000),
+  publishWaitUs: oneOf(4_000, 1_000, 200),
+  assemblyAgeUs: oneOf(20_000, 5_000, 1_500),
+  ringCapacity: oneOf(256, 2, 1),
+  readDepth: oneOf(32, 8, 2, 1),
+  writeDepth: oneOf(32, 4, 1),
+  parts: oneOf(4, 2, 1),
+  partDescriptors: oneOf(16, 4, 1),
+  storeReads: oneOf(64, 2, 1),
+  descriptorsPerRecord: oneOf(512, 8, 1),
+  publishPartBytes: oneOf(1 << 20, 4096, 1),
+  queriesPerSession: oneOf(64, 8, 3),
+  slots: oneOf(16, 4, 2),
+  jobsMax: oneOf(128, 2, 1),
+})
+
+const plans: fc.Arbitrary<Plan> = fc
+  .record({
+    models: fc.array(model, { minLength: 1, maxLength: 2 }),
+    engines: some(
+      fc.record({ model: upTo(1), scheduler: fc.boolean(), commands: fc.noBias(some(command, 0, 140)) }),
+      1,
+      3,
+    ),
+    sizes,
+    off: fc.subarray([...FAULT_KINDS], { minLength: 0, maxLength: Math.floor(FAULT_KINDS.length / 2) }),
+    reads: draws(20),
+    writes: draws(20),
+    copies: draws(16),
+    hints: draws(8),
+    control: draws(4),
+    sends: draws(3),
+    wakeUs: delays(12),
+    ringUs: delays(8),
+    diskUs: delays(180),
+    copyUs: delays(60),
+    wireUs: delays(40),
+    engineUs: delays(30),
+    drainAtUs: fc.option(fc.integer({ min: 500, max: 30_000 }), { freq: 8 }),
+    drainLimitUs: oneOf(1_000_000, 300, 0),
+  })
+  .map((plan) => (plan.drainAtUs === null ? { ...plan, drainLimitUs: 1_000_000 } : plan))
+
+export const planArbitrary = fc.noBias(plans)
