@@ -86,7 +86,11 @@ export class QueryRig {
     this.machine = new ManagerMachine(all, plainPorts(), make, this.tally, 1)
     if (this.#storage === null) throw new Error('the machine makes its storage')
     this.storage = this.#storage
-    for (let rank = 0; rank < ranks; rank++) this.#register(rank, ranks)
+    for (let rank = 0; rank < ranks; rank++) {
+      this.greet(rank)
+      const reply = this.ask(registration(groups, rank, ranks), rank, [3])
+      if (reply.kind !== 'registered') throw new Error(JSON.stringify(reply))
+    }
   }
 
   /** Sends a request as rank `rank` and returns its answer. */
@@ -168,7 +172,8 @@ export class QueryRig {
     this.#keys.set(storage.generationOf(entry), { key: block, group })
   }
 
-  #register(rank: number, ranks: number): void {
+  /** Connects a worker and greets. */
+  greet(rank: number): void {
     this.step({ kind: 'accepted', connection: rank, uid: UID, pid: 1 })
     const hello = {
       kind: 'hello',
@@ -182,46 +187,6 @@ export class QueryRig {
       adapterVersion: '1',
     } as const
     this.ask(hello, rank)
-    const pageCount = 64
-    const reply = this.ask(
-      {
-        kind: 'register',
-        instanceId: new Uint8Array(16),
-        namespaceInputs: [],
-        claimedDigest: plainDigest(sha256, new Map()),
-        tpRank: rank,
-        tpSize: ranks,
-        ppRank: 0,
-        ppSize: 1,
-        worldSize: ranks,
-        pageFirst: false,
-        device: { kind: 'host', uuid: new Uint8Array(16) },
-        allocations: [{ kind: 'host_fd', bytes: 64 * MIB }],
-        groups: this.groups.map(({ kind, blockTokens, windowTokens }, id) => {
-          return { id, kind, blockTokens, window: windowTokens }
-        }),
-        regions: this.groups.map((_, group) => ({
-          layer: `layer.${group}`,
-          group,
-          allocation: 0,
-          offsetBytes: group * pageCount * BLOCK_BYTES,
-          pageCount,
-          pageStrideBytes: BLOCK_BYTES,
-          segments: 1,
-          segmentBytes: BLOCK_BYTES / ranks,
-          segmentStrideBytes: BLOCK_BYTES / ranks,
-          dtype: 'bf16',
-          kvRole: 'packed',
-          headDim: 64,
-          heads: 1,
-        })),
-        canaries: [],
-        slotCount: 8,
-      },
-      rank,
-      [3],
-    )
-    if (reply.kind !== 'registered') throw new Error(JSON.stringify(reply))
   }
 
   #perform(effect: ManagerEffect): void {
@@ -266,6 +231,43 @@ export class QueryRig {
       store,
       reply: { kind: 'write-done', job: request.job, status: 0, bytes, latencyUs: 1 },
     })
+  }
+}
+
+/** REGISTER of one rank: one layer a group, pages of BLOCK_BYTES shared out among the ranks. */
+export function registration(groups: readonly GroupSpec[], rank = 0, ranks = 1): MessageOf<'register'> {
+  const pageCount = 64
+  return {
+    kind: 'register',
+    instanceId: new Uint8Array(16),
+    namespaceInputs: [],
+    claimedDigest: plainDigest(sha256, new Map()),
+    tpRank: rank,
+    tpSize: ranks,
+    ppRank: 0,
+    ppSize: 1,
+    worldSize: ranks,
+    pageFirst: false,
+    device: { kind: 'host', uuid: new Uint8Array(16) },
+    allocations: [{ kind: 'host_fd', bytes: 64 * MIB }],
+    groups: groups.map(({ kind, blockTokens, windowTokens }, id) => ({ id, kind, blockTokens, window: windowTokens })),
+    regions: groups.map((_, group) => ({
+      layer: `layer.${group}`,
+      group,
+      allocation: 0,
+      offsetBytes: group * pageCount * BLOCK_BYTES,
+      pageCount,
+      pageStrideBytes: BLOCK_BYTES,
+      segments: 1,
+      segmentBytes: BLOCK_BYTES / ranks,
+      segmentStrideBytes: BLOCK_BYTES / ranks,
+      dtype: 'bf16',
+      kvRole: 'packed',
+      headDim: 64,
+      heads: 1,
+    })),
+    canaries: [],
+    slotCount: 8,
   }
 }
 
