@@ -276,14 +276,29 @@ export class RunningManager {
   }
 }
 
-/** The hooks of main's own environment do not run on process.exit: whatever ends the process ends native work first. */
+/** Managers of this thread that run. */
+let running = 0
+let endAtExit: (() => void) | null = null
+
+/**
+ * The hooks of main's own environment do not run on process.exit: while a Manager runs, one listener ends native work
+ * first. Returns how one Manager leaves, once.
+ */
 function endNativeWorkAtExit(native: Native): () => void {
-  const end = () => {
-    native.wakeAll()
-    native.shutdown(2_000)
+  if (endAtExit === null) {
+    endAtExit = () => {
+      native.wakeAll()
+      native.shutdown(2_000)
+    }
+    process.on('exit', endAtExit)
   }
-  process.on('exit', end)
-  return () => process.off('exit', end)
+  running++
+  return () => {
+    running--
+    if (running > 0 || endAtExit === null) return
+    process.off('exit', endAtExit)
+    endAtExit = null
+  }
 }
 
 function openMemory(native: Native, config: ResolvedConfig): Memory {

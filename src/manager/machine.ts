@@ -359,12 +359,12 @@ export class ManagerMachine {
   #progressDrain(): void {
     const context = this.#context
     const late = context.nowUs >= this.#drainEndsUs
-    this.#late ||= late
     const held = this.ownership()
+    if (late && !this.#late) this.#unfinished = held['operationsOpen'] ?? 0
+    this.#late ||= late
     const busy = (held['operationsOpen'] ?? 0) + (held['jobsOpen'] ?? 0)
     if (busy > 0 && !late) return
     if (!late && context.storage.writesPending > 0) return
-    this.#unfinished += busy
     context.storage.beginDrain()
     for (const session of [...context.sessions]) leave(context, session)
     if (!context.storage.quiesced || (this.ownership()['jobsOpen'] ?? 0) > 0) return

@@ -84,9 +84,11 @@ function join(
       rank,
     })
   }
+  const groups = groupsOf(message)
+  if (isRefusal(groups)) return groups
   const allocationBytes = mapAll(context, session, message, fds, acquired)
   if (isRefusal(allocationBytes)) return allocationBytes
-  const geometry = buildRank(rankSpec(message, allocationBytes))
+  const geometry = buildRank(rankSpec(message, groups, allocationBytes))
   if (isRefusal(geometry)) return geometry
   const canary = checkCanaries(context.ports, message, acquired.mappings)
   if (canary !== null) return canary
@@ -254,10 +256,23 @@ function borrow(context: Context, session: Session, allocation: number, mapping:
   )
 }
 
-function rankSpec(message: RegisterRequest, allocationBytes: readonly number[]) {
-  const groups: GroupSpec[] = []
-  for (const { id, kind, blockTokens, window } of message.groups)
-    groups[id] = { kind, blockTokens, windowTokens: window }
+/** Groups by id: ids are 0 … n - 1, each once, in any order. */
+function groupsOf({ groups }: RegisterRequest): GroupSpec[] | Refusal {
+  const specs: GroupSpec[] = []
+  for (const { id, kind, blockTokens, window } of groups) {
+    if (id >= groups.length || specs[id] !== undefined) {
+      return refuse(
+        'geometry_invalid',
+        `Cannot register group ${id}: the ids of ${groups.length} groups are 0 to ${groups.length - 1}, each once`,
+        { group: id, groups: groups.length },
+      )
+    }
+    specs[id] = { kind, blockTokens, windowTokens: window }
+  }
+  return specs
+}
+
+function rankSpec(message: RegisterRequest, groups: readonly GroupSpec[], allocationBytes: readonly number[]) {
   return {
     tpRank: message.tpRank,
     ppRank: message.ppRank,
