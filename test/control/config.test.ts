@@ -133,6 +133,7 @@ test('managerOptions: the process adds what it knows to the common defaults', (t
     queryInstanceBudgetBytes: 768 * MIB,
     reuseWindows: [],
     leaseUs: 30_000_000,
+    ownPid: process.pid,
   })
   t.false(managerOptions(resolveConfig({ ...BASE, ssdPaths: [] }), 1, []).ssd)
 })

@@ -15,7 +15,6 @@ export function answerQuery(context: Context, query: Query): WireReply {
     reservation.release()
     return { kind: 'miss' }
   }
-  reservation.shrink(selection.bytes)
   reservation.enter('ready')
   for (const entry of selection.entries) storage.returned(entry)
   refreshBlocks(storage, query.found, selection, query.allowSsd)

@@ -32,8 +32,9 @@ export class BlockReads implements FillWaiter {
   readonly #context: ReadingContext
   readonly #turns: ReadTurns
   readonly #reader: Reader
-  /** Submitted and not ended; those that nobody wants any more are in #abandoned too. */
+  /** Submitted, wanted, and not ended. */
   readonly #waiting = new Set<number>()
+  /** Nobody wants them any more, and the device has not let go. */
   readonly #abandoned = new Set<number>()
   #plan: readonly number[] = []
   #generations: readonly number[] = []
@@ -47,12 +48,12 @@ export class BlockReads implements FillWaiter {
     this.#reader = reader
   }
 
-  /** Nothing is outstanding and nothing more will be submitted. */
+  /** Nothing is waited for and nothing more will be submitted. */
   get settled(): boolean {
     return this.#turns.settled
   }
 
-  /** Nothing is outstanding. */
+  /** Nothing is waited for. */
   get idle(): boolean {
     return this.#turns.outstanding === 0
   }
@@ -68,7 +69,7 @@ export class BlockReads implements FillWaiter {
   }
 
   waitsFor(entry: number): boolean {
-    return this.#waiting.has(entry) && !this.#abandoned.has(entry)
+    return this.#waiting.has(entry)
   }
 
   /** Bytes of blocks that nobody wants any more and the device still has. */
@@ -100,19 +101,15 @@ export class BlockReads implements FillWaiter {
 
   /** The block is not wanted any more: its read ends without its bytes mattering. */
   abandon(entry: number): void {
-    if (!this.waitsFor(entry)) return
-    if (this.#context.storage.cancelFill(entry, this.ticket) === 'draining') {
-      this.#abandoned.add(entry)
-      return
-    }
-    this.#waiting.delete(entry)
+    if (!this.#waiting.delete(entry)) return
     this.#turns.ended()
+    if (this.#context.storage.cancelFill(entry, this.ticket) === 'draining') this.#abandoned.add(entry)
   }
 
   filled(entry: number, ok: boolean): void {
+    if (this.#abandoned.delete(entry)) return this.#reader.ended(entry, 'abandoned')
     if (!this.#waiting.delete(entry)) return
-    this.#turns.ended()
-    this.#reader.ended(entry, this.#abandoned.delete(entry) ? 'abandoned' : ok ? 'read' : 'failed')
+    this.#end(entry, ok ? 'read' : 'failed')
     this.#reader.proceed()
   }
 
@@ -124,7 +121,6 @@ export class BlockReads implements FillWaiter {
     this.#turns.stop()
     for (const entry of [...this.#waiting]) this.abandon(entry)
     const draining = [...this.#abandoned]
-    this.#waiting.clear()
     this.#abandoned.clear()
     this.#context.fillWaiters.remove(this.ticket)
     return draining

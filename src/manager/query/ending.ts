@@ -22,7 +22,8 @@ export function giveUp(context: Context, query: Query): void {
 export function forgetQuery(context: Context, query: Query): void {
   context.queries.delete(query.ticket)
   query.session.queries.delete(query.requestId)
-  query.reads.leave()
+  query.reservation.retain()
+  drain(context, query.reads, query.reservation, query.selection.bytes)
 }
 
 /** Takes a lease back. The lease table drops every entry; restores that redeemed it hold their own. Idempotent. */

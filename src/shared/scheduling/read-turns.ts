@@ -20,7 +20,7 @@ export interface ReadTurn {
 
 /**
  * Whose turn it is among the blocks that one query must read: in the order of the plan, a batch at a time, the next one
- * when the last has ended in full. After a stop nothing new is submitted; what was submitted ends by itself. Knows no
+ * when the last has ended in full; without batches everything that is planned at once. After a stop nothing new is submitted; what was submitted ends by itself. Knows no
  * block and no device.
  */
 export class ReadTurns {
@@ -65,10 +65,11 @@ export class ReadTurns {
     return this.#outstanding === 0 && (this.#stopped || this.unread === 0)
   }
 
-  /** The batch to submit now; null while one is outstanding, and when there is nothing more to submit. */
+  /** The batch to submit now; null when there is none, or its turn has not come. */
   next(nowUs: number): ReadTurn | null {
-    if (this.#stopped || this.#outstanding > 0 || this.unread === 0) return null
-    const { batchesMax, deadlineUs } = this.#limits
+    const { batchBytes, batchesMax, deadlineUs } = this.#limits
+    const waits = batchBytes > 0 && this.#outstanding > 0
+    if (this.#stopped || waits || this.unread === 0) return null
     this.#late = nowUs >= deadlineUs
     if (this.#late || (batchesMax > 0 && this.#batches >= batchesMax)) {
       this.#stopped = true
@@ -76,7 +77,7 @@ export class ReadTurns {
     }
     const first = this.#next
     this.#next = this.#endOf(first)
-    this.#outstanding = this.#next - first
+    this.#outstanding += this.#next - first
     this.#batches++
     return { first, end: this.#next }
   }
