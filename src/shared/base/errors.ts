@@ -55,6 +55,7 @@ export const ERROR_CODES = {
   config_conflict: 12,
   config_pool_too_large: 13,
   config_not_built: 14,
+  config_descriptors: 15,
   // capability
   uring_unavailable: 20,
   direct_io_unsupported: 21,
