@@ -1,5 +1,7 @@
 import { runSeeds } from './seeds.js'
 
+const WHOLE_RUN_SEEDS = 200
+
 /** `npm run sim -- --seeds N [--seed S] [--json]`: simulates N seeds from S on; the last line is one JSON object. */
 function argument(name: string): string | undefined {
   const at = process.argv.indexOf(name)
@@ -24,4 +26,7 @@ const report = runSeeds({
   say: (line) => process.stderr.write(`${line}\n`),
 })
 process.stdout.write(`${JSON.stringify(report)}\n`)
-process.exit(report.violations === 0 && report.faultKindsFired === report.faultKinds ? 0 : 1)
+// A few seeds cannot be expected to meet every kind of fault; a whole run must.
+const silent = report.seeds >= WHOLE_RUN_SEEDS ? report.faultKindsSilent : []
+for (const kind of silent) process.stderr.write(`The fault ${kind} never fired in ${report.seeds} seeds\n`)
+process.exit(report.violations === 0 && silent.length === 0 ? 0 : 1)

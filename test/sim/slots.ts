@@ -57,7 +57,8 @@ export class SlotTables {
   }
 
   onFinished(slots: number, finished: Table['finished']): void {
-    this.#table(slots).finished = finished
+    const table = this.#tables.get(slots)
+    if (table !== undefined) table.finished = finished
   }
 
   /** The client's half. */
