@@ -88,6 +88,10 @@ export class SlotTables {
     return this.#line(slots, slot).fence
   }
 
+  managerWord(slots: number, slot: number): number {
+    return this.#line(slots, slot).managerWord
+  }
+
   state(slots: number, slot: number, generation: number, state: number): void {
     const line = this.#line(slots, slot)
     must(state === SLOT_STATE.running, 'C5', () => `slot ${slot} is moved to ${state} without an end`)

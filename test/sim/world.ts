@@ -662,6 +662,7 @@ export class World {
         (this.wire.current?.peer as { slotsExhausted?: boolean } | undefined)?.slotsExhausted
           ? null
           : this.slots.create(count),
+      slotWord: (slots, slot) => this.slots.managerWord(slots, slot),
       releaseSlots: (slots) => this.slots.release(slots),
       closeFd: (fd) => this.fds.close(fd),
     }
