@@ -39,6 +39,7 @@ export class ManagerFixture {
       defineTemplate: () => this.#next++,
       releaseTemplate: () => {},
       createSlots: () => ({ slots: this.#next++, clientFd: 101, managerFd: 102, eventFd: 103 }),
+      slotWord: () => 0,
       releaseSlots: note('port-release-slots'),
       closeFd: note('close-fd'),
     }

@@ -27,7 +27,6 @@ export const MEANWHILE = codes(
   'capacity_pool',
   'capacity_queue',
   'capacity_sessions',
-  'slot_busy',
 )
 
 export function codes(...names: ErrorCode[]): ReadonlySet<number> {
