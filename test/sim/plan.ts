@@ -168,7 +168,7 @@ const plans: fc.Arbitrary<Plan> = fc
   .record({
     models: fc.array(model, { minLength: 1, maxLength: 2 }),
     engines: some(
-      fc.record({ model: upTo(1), scheduler: fc.boolean(), commands: fc.noBias(some(command, 0, 600)) }),
+      fc.record({ model: upTo(1), scheduler: fc.boolean(), commands: fc.noBias(some(command, 0, 720)) }),
       1,
       3,
     ),
