@@ -89,8 +89,7 @@ export class Storage implements PageStorage {
   tick(nowUs: number): void {
     invariant(nowUs >= this.#nowUs, 'time does not go back', { nowUs, before: this.#nowUs })
     this.#nowUs = nowUs
-    const collected = this.assemblies.collect(nowUs - this.#options.assemblyAgeUsMax)
-    this.#tally.add(COUNT.inflightGcCleaned, collected)
+    this.#collect(nowUs - this.#options.assemblyAgeUsMax)
     this.writes.tick(nowUs)
   }
 
@@ -284,6 +283,13 @@ export class Storage implements PageStorage {
   beginDrain(): void {
     this.fills.beginDrain(this.#nowUs)
     this.writes.beginDrain(this.#nowUs)
+    // What is missing of a block will not come any more.
+    this.#collect(Number.POSITIVE_INFINITY)
+  }
+
+  /** Gives up assemblies without progress since `beforeUs`. */
+  #collect(beforeUs: number): void {
+    this.#tally.add(COUNT.inflightGcCleaned, this.assemblies.collect(beforeUs))
   }
 
   get quiesced(): boolean {
