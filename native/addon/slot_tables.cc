@@ -105,6 +105,12 @@ napi_value SlotFence(napi_env env, napi_callback_info call) {
   return slot ? WordNumber(env, slot.table->Fence(slot.index)) : nullptr;
 }
 
+napi_value SlotManagerWord(napi_env env, napi_callback_info call) {
+  const Arguments<2> arguments(env, call);
+  const Slot slot(env, arguments[0], arguments[1]);
+  return slot ? WordNumber(env, slot.table->ManagerWord(slot.index)) : nullptr;
+}
+
 napi_value SlotState(napi_env env, napi_callback_info call) {
   const Arguments<4> arguments(env, call);
   const Slot slot(env, arguments[0], arguments[1]);

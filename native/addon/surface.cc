@@ -34,6 +34,7 @@ constexpr NamedFunction kSurface[] = {
     {"createSlots", CreateSlots},
     {"slotClientWord", SlotClientWord},
     {"slotFence", SlotFence},
+    {"slotManagerWord", SlotManagerWord},
     {"slotState", SlotState},
     {"slotFinish", SlotFinish},
     {"releaseSlots", ReleaseSlots},

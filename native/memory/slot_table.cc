@@ -67,6 +67,10 @@ uint64_t SlotTable::Fence(uint32_t slot) const {
   return At(*client_, slot, kFence).load(std::memory_order_acquire);
 }
 
+uint64_t SlotTable::ManagerWord(uint32_t slot) const {
+  return At(*manager_, slot, kWord).load(std::memory_order_acquire);
+}
+
 void SlotTable::SetWord(uint32_t slot, uint64_t generation, uint32_t state) {
   At(*manager_, slot, kWord).store(Word(generation, state), std::memory_order_release);
 }

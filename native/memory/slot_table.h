@@ -46,6 +46,8 @@ class SlotTable {
   /// Acquire loads of what the client wrote; any value is possible.
   uint64_t ClientWord(uint32_t slot) const;
   uint64_t Fence(uint32_t slot) const;
+  /// Acquire load of what some thread of ours wrote last.
+  uint64_t ManagerWord(uint32_t slot) const;
 
   /// Requires slot < slots(), generation < kGenerationEnd and state < 65536, as Finish does.
   void SetWord(uint32_t slot, uint64_t generation, uint32_t state);

@@ -1,7 +1,7 @@
 import { CapabilityError, ConfigError, type ErrorCode, IoError, OrbitError } from '../shared/base/errors.js'
 
-/** What was being opened when the addon threw. */
-export type Opening = 'pool' | 'shard' | 'lock' | 'port' | 'socket'
+/** What was being opened when the addon threw; `folder`: when node:fs threw. */
+export type Opening = 'pool' | 'folder' | 'shard' | 'lock' | 'port' | 'socket'
 
 type Rule = readonly [ErrorClass: new (...args: OrbitErrorArguments) => OrbitError, code: ErrorCode]
 type OrbitErrorArguments = ConstructorParameters<typeof IoError>
@@ -11,17 +11,24 @@ const REFUSED: Rule = [ConfigError, 'path_refused']
 const RUNNING: Rule = [ConfigError, 'already_running']
 const OTHER: Rule = [IoError, 'io_open_failed']
 
+/** A path that leads to something that cannot be used. */
+const PATHS: Readonly<Record<string, Rule>> = {
+  ELOOP: REFUSED,
+  EEXIST: REFUSED,
+  EISDIR: REFUSED,
+  ENOTDIR: REFUSED,
+  ENAMETOOLONG: REFUSED,
+  EACCES: REFUSED,
+  EPERM: REFUSED,
+  EROFS: REFUSED,
+}
+
 /** What each errno means for each thing; what is not listed is io_open_failed. */
 const RULES: Readonly<Record<Opening, Readonly<Record<string, Rule>>>> = {
   pool: { ENOMEM: [ConfigError, 'config_pool_too_large'] },
-  shard: {
-    EOPNOTSUPP: [CapabilityError, 'direct_io_unsupported'],
-    ELOOP: REFUSED,
-    EEXIST: REFUSED,
-    EISDIR: REFUSED,
-    EACCES: REFUSED,
-  },
-  lock: { EAGAIN: RUNNING, ELOOP: REFUSED, EINVAL: REFUSED, EISDIR: REFUSED, EACCES: REFUSED },
+  folder: PATHS,
+  shard: { ...PATHS, EOPNOTSUPP: [CapabilityError, 'direct_io_unsupported'] },
+  lock: { ...PATHS, EAGAIN: RUNNING, EINVAL: REFUSED },
   port: {
     EPERM: UNAVAILABLE,
     EACCES: UNAVAILABLE,
@@ -44,7 +51,8 @@ export function openingError(opening: Opening, thrown: unknown): unknown {
   const { code, errno } = thrown as Error & { readonly code?: unknown; readonly errno?: unknown }
   if (typeof code !== 'string' || typeof errno !== 'number') return thrown
   const [ErrorClass, orbitCode] = RULES[opening][code] ?? OTHER
-  return new ErrorClass(orbitCode, thrown.message, { errno, system: code }, thrown)
+  const message = opening === 'folder' ? `Cannot use a folder: ${thrown.message}` : thrown.message
+  return new ErrorClass(orbitCode, message, { errno, system: code }, thrown)
 }
 
 /** Runs `open` and throws what openingError() makes of an error. */

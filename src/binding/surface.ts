@@ -238,6 +238,8 @@ export interface Native {
   slotClientWord(slots: number, index: number): number
   /** The client's fence word of a slot (acquire load); -1 when it is 2^53 or more. */
   slotFence(slots: number, index: number): number
+  /** Our own word of a slot (acquire load), whichever thread wrote it; 0 before the first. */
+  slotManagerWord(slots: number, index: number): number
   /**
    * Moves the manager's word of a slot to (generation, state) with a release store; payload words are untouched.
    * Throws EOVERFLOW for a generation of 2^37 or more, ENOENT for no such slot; so does slotFinish.

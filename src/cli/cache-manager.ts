@@ -35,24 +35,27 @@ async function run(flags: FlagValues): Promise<number> {
     process.exit(EXIT_BROKEN)
   })
   const { report } = manager
-  const server = await openHttpServer(http.host, http.port, {
-    health: () => ({
-      live: true,
-      body: {
-        status: manager.ready ? 'serving' : 'draining',
-        epoch: report.epoch,
-        io: report.io,
-        ioUring: report.probe,
-        pool: report.pool,
-        shards: report.shards,
-      },
+  const server = await orDrain(
+    manager,
+    openHttpServer(http.host, http.port, {
+      health: () => ({
+        live: true,
+        body: {
+          status: manager.ready ? 'serving' : 'draining',
+          epoch: report.epoch,
+          io: report.io,
+          ioUring: report.probe,
+          pool: report.pool,
+          shards: report.shards,
+        },
+      }),
+      ready: () => manager.ready,
+      metrics: async () =>
+        flags['enable-prometheus'] === 'true'
+          ? { contentType: manager.metrics.contentType, body: await manager.metrics.metrics() }
+          : null,
     }),
-    ready: () => manager.ready,
-    metrics: async () =>
-      flags['enable-prometheus'] === 'true'
-        ? { contentType: manager.metrics.contentType, body: await manager.metrics.metrics() }
-        : null,
-  })
+  )
   log.info(
     {
       version: versionText(),
@@ -76,6 +79,16 @@ async function run(flags: FlagValues): Promise<number> {
     log.info({ backend: 'uring', reason: 'this version has no cuFile backend' }, 'ssd backend selected')
   }
   return untilDrained(manager, server, flags['drain-timeout'], log)
+}
+
+/** What a start still needs after the Manager runs; when it fails, the Manager ends with it. */
+async function orDrain<T>(manager: RunningManager, step: Promise<T>): Promise<T> {
+  try {
+    return await step
+  } catch (error) {
+    await manager.drain(0)
+    throw error
+  }
 }
 
 /** Waits for a signal or a client's DRAIN, drains, reports what is left. */

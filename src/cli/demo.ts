@@ -144,6 +144,11 @@ class Engine {
     await this.start()
   }
 
+  /** Ends the process at once, if there is one: when the demo itself failed. */
+  kill(): void {
+    void this.#child?.kill()
+  }
+
   async sync(): Promise<void> {
     await this.#running().ask({ op: 'sync' })
   }
@@ -226,12 +231,12 @@ async function run(options: DemoOptions): Promise<DemoReport> {
     ],
     logPath,
   )
+  const params = { socketPath, ...shape, pages }
+  const engines = [
+    new Engine('A', TYPESCRIPT_ENGINE, params),
+    new Engine('B', typeof python === 'string' ? TYPESCRIPT_ENGINE : python, params),
+  ]
   try {
-    const params = { socketPath, ...shape, pages }
-    const engines = [
-      new Engine('A', TYPESCRIPT_ENGINE, params),
-      new Engine('B', typeof python === 'string' ? TYPESCRIPT_ENGINE : python, params),
-    ]
     for (const engine of engines) await engine.start()
     const results: RequestResult[] = []
     if (warm > 0) {
@@ -270,6 +275,7 @@ async function run(options: DemoOptions): Promise<DemoReport> {
       engines: engines.map(({ name, line }) => `engine ${name} (${line.language})`),
     }
   } catch (error) {
+    for (const engine of engines) engine.kill()
     manager.kill()
     if (existsSync(logPath)) console.error(readFileSync(logPath, 'utf8').split('\n').slice(-20).join('\n'))
     throw error

@@ -6,7 +6,7 @@ import { HOST_RESTORE_ENTRY, HOST_RESTORE_LAYOUT, type HostRestoreParams } from 
 import { feed } from '../actors/runtime/loop.js'
 import { MainSeat } from '../actors/runtime/main-seat.js'
 import type { Outbox } from '../actors/runtime/outbox.js'
-import { type LaneDeath, type LaneHandle, STOP_MS_MAX, spawnLane } from '../actors/runtime/spawn.js'
+import { type LaneDeath, type LaneHandle, STOP_MS_MAX } from '../actors/runtime/spawn.js'
 import { Actor, Wiring } from '../actors/runtime/wiring.js'
 import { WRITEBACK_ENTRY, WRITEBACK_LAYOUT, type WritebackParams } from '../actors/writeback/params.js'
 import { opening } from '../binding/errors.js'
@@ -21,6 +21,8 @@ import { CapabilityError } from '../shared/base/errors.js'
 import { SECTOR_BYTES } from '../shared/base/units.js'
 import type { CounterLayout } from '../shared/rings/counter-page.js'
 import { type ManagerConfig, managerOptions, type ResolvedConfig, resolveConfig } from './config.js'
+import { Crew } from './crew.js'
+import { checkDescriptorLimit } from './descriptors.js'
 import { CONTENT_GAUGES } from './metrics/content-gauges.js'
 import { featuresOf, shownWith } from './metrics/features.js'
 import type { Page, Shown } from './metrics/page-metrics.js'
@@ -109,6 +111,7 @@ export class RunningManager {
   /** Starts everything; resolves when engines may connect. @throws ConfigError, CapabilityError, IoError */
   static async start(config: ManagerConfig, onDeath: (death: LaneDeath) => void): Promise<RunningManager> {
     const resolved = resolveConfig(config)
+    checkDescriptorLimit()
     const native = loadNative()
     const probe = native.probe()
     if (resolved.io === 'uring' && !probe.available) {
@@ -138,38 +141,33 @@ export class RunningManager {
       stores: shards.stores,
       config: resolved,
     }
-    const lanes: LaneHandle[] = []
     const leaveExit = endNativeWorkAtExit(native)
     const release = () => {
       leaveExit()
       shards.close()
       native.closePool(memory.report.pool)
     }
-    const uids = [uid, ...resolved.allowUids]
+    const crew = new Crew(wire(shards.stores, resolved), onDeath)
     try {
-      return await RunningManager.launch({ native, memory, shards, report, uids, onDeath, lanes, release })
+      return await RunningManager.man(crew, native, memory, shards, report, [uid, ...resolved.allowUids], release)
     } catch (error) {
-      await Promise.all(lanes.map((lane) => lane.terminate()))
+      await crew.dismiss()
       release()
       throw error
     }
   }
 
-  private static async launch(parts: {
-    native: Native
-    memory: Memory
-    shards: OpenShards
-    report: StartReport
-    uids: readonly number[]
-    onDeath: (death: LaneDeath) => void
-    lanes: LaneHandle[]
-    release: () => void
-  }): Promise<RunningManager> {
-    const { native, memory, shards, report, uids, onDeath, lanes, release } = parts
+  private static async man(
+    crew: Crew,
+    native: Native,
+    memory: Memory,
+    shards: OpenShards,
+    report: StartReport,
+    uids: readonly number[],
+    release: () => void,
+  ): Promise<RunningManager> {
+    const { wiring, lanes } = crew
     const { config } = report
-    const wiring = wire(shards.stores, config)
-    const spawn = <P>(name: string, entry: URL, params: P) =>
-      spawnLane({ seat: wiring.seat(name), entry, params, onDeath })
     const common = { pool: memory.report.pool, io: config.io } as const
     const submits = { ...common, depth: IO_DEPTH, register: true } as const
     const copies = {
@@ -180,12 +178,12 @@ export class RunningManager {
     } as const
     for (let store = 0; store < shards.stores; store++) {
       const reader: HostReaderParams = { ...submits, clients: [ACTOR.manager, ACTOR.hostRestore] }
-      lanes.push(spawn(ACTOR.hostReader(store), HOST_READER_ENTRY, reader))
+      crew.spawn(ACTOR.hostReader(store), HOST_READER_ENTRY, reader)
       const writer: WritebackParams = { ...submits, client: ACTOR.manager, windowBytes: config.writeInFlightBytes }
-      lanes.push(spawn(ACTOR.writeback(store), WRITEBACK_ENTRY, writer))
+      crew.spawn(ACTOR.writeback(store), WRITEBACK_ENTRY, writer)
     }
     const dram: DramWorkerParams = copies
-    lanes.push(spawn(ACTOR.dramWorker, DRAM_WORKER_ENTRY, dram))
+    crew.spawn(ACTOR.dramWorker, DRAM_WORKER_ENTRY, dram)
     const restore: HostRestoreParams = {
       ...copies,
       readers: Array.from({ length: shards.stores }, (_, store) => ACTOR.hostReader(store)),
@@ -193,8 +191,8 @@ export class RunningManager {
       windowBytes: memory.windowBytes,
       storeReads: IO_DEPTH,
     }
-    lanes.push(spawn(ACTOR.hostRestore, HOST_RESTORE_ENTRY, restore))
-    await Promise.all(lanes.map((lane) => lane.ready))
+    crew.spawn(ACTOR.hostRestore, HOST_RESTORE_ENTRY, restore)
+    await crew.whole(Promise.all(lanes.map((lane) => lane.ready)))
 
     const actor = new Actor(wiring.seat(ACTOR.main), (port) => native.wake(port))
     const outbox = actor.outbox<ControlRequest>(ACTOR.manager, controlRequestCodec)
@@ -217,12 +215,10 @@ export class RunningManager {
     })
     const seat = new MainSeat(actor, [inbox], [outbox])
     seat.open()
-    const manager = spawn(ACTOR.manager, MANAGER_ENTRY, managerParams(config, memory, shards, report.epoch, uids))
-    lanes.push(manager)
-    await Promise.all([manager.ready, serving]).catch((error: unknown) => {
-      seat.close()
-      throw error
-    })
+    crew.seat = seat
+    const manager = crew.spawn(ACTOR.manager, MANAGER_ENTRY, managerParams(config, memory, shards, report.epoch, uids))
+    await crew.whole(Promise.all([manager.ready, serving]))
+    crew.complete()
     const pages = [
       { buffer: wiring.seat(ACTOR.manager).counters, layout: managerLayout(config.reuseWindows) },
       ...laneNames(shards.stores).map(({ name, layout }) => ({ buffer: wiring.seat(name).counters, layout })),

@@ -1,5 +1,6 @@
 import { lstatSync, mkdirSync } from 'node:fs'
 import { dirname } from 'node:path'
+import { opening } from '../binding/errors.js'
 import { ConfigError } from '../shared/base/errors.js'
 
 /** Where the socket of a port is unless a flag says otherwise: in a folder that only this user can enter. */
@@ -11,12 +12,14 @@ export function defaultSocketPath(port: number, uid: number, runtimeFolder: stri
 
 /**
  * Makes the folder of a socket or takes an existing one that is private: a real folder, ours, closed to others.
- * @throws ConfigError path_refused
+ * @throws ConfigError path_refused, IoError io_open_failed
  */
 export function ensurePrivateFolder(path: string, uid: number): void {
   const folder = dirname(path)
-  mkdirSync(folder, { recursive: true, mode: 0o700 })
-  const stat = lstatSync(folder)
+  const stat = opening('folder', () => {
+    mkdirSync(folder, { recursive: true, mode: 0o700 })
+    return lstatSync(folder)
+  })
   const ours = stat.isDirectory() && stat.uid === uid && (stat.mode & 0o077) === 0
   if (ours) return
   throw new ConfigError(

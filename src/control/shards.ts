@@ -26,7 +26,7 @@ export function shardPaths(paths: readonly string[], perPath: number): string[] 
 }
 
 function isFolder(path: string): boolean {
-  return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true
+  return opening('folder', () => statSync(path, { throwIfNoEntry: false }))?.isDirectory() === true
 }
 
 /**
@@ -45,7 +45,7 @@ export function openShards(native: Native, config: ResolvedConfig): OpenShards {
   const reports: (ShardReport & { readonly path: string })[] = []
   try {
     for (const path of shardPaths(config.ssdPaths, config.ssdShardsPerPath)) {
-      mkdirSync(join(path, '..'), { recursive: true, mode: 0o700 })
+      opening('folder', () => mkdirSync(join(path, '..'), { recursive: true, mode: 0o700 }))
       locks.push(opening('lock', () => native.lockPath(`${path}.lock`)))
       const report = opening('shard', () => native.openShard(path, config.shardBytes, true))
       files.push(report.file)

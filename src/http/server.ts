@@ -44,7 +44,7 @@ async function serve(sources: HttpSources, address: string, request: IncomingMes
   if (request.method !== 'GET' && request.method !== 'HEAD') {
     return answerJson(response, 405, { error: 'read only: what changes state goes through the UNIX socket' })
   }
-  switch (new URL(request.url ?? '/', 'http://localhost').pathname) {
+  switch ((request.url ?? '/').split('?', 1)[0]) {
     case '/health': {
       const { live, body } = sources.health()
       return answerJson(response, live ? 200 : 503, body)

@@ -5,6 +5,7 @@ import { feed, type LaneInbox, runLane } from '../actors/runtime/loop.js'
 import { sayReady, workerInput } from '../actors/runtime/spawn.js'
 import { Actor } from '../actors/runtime/wiring.js'
 import { replyCodec as writeReplies, requestCodec as writeRequests } from '../actors/writeback/messages.js'
+import { opening } from '../binding/errors.js'
 import { loadNative } from '../binding/load.js'
 import { COMPLETION, COMPLETION_WORDS, SUBMISSION_DOUBLES } from '../binding/surface.js'
 import type { Tally } from '../shared/base/tally.js'
@@ -45,16 +46,18 @@ function main(): void {
     params.stores,
   )
   const completions = new Int32Array(new SharedArrayBuffer(COMPLETIONS * COMPLETION_WORDS * 4))
-  const port = native.openPort({
-    depth: PORT_DEPTH,
-    submissions: new Float64Array(new SharedArrayBuffer(PORT_DEPTH * SUBMISSION_DOUBLES * 8)),
-    completions,
-    results: new Uint32Array(new SharedArrayBuffer(4)),
-    parkWord: actor.control.parkWord,
-    pool: params.pool,
-    io: params.io,
-    register: false,
-  })
+  const port = opening('port', () =>
+    native.openPort({
+      depth: PORT_DEPTH,
+      submissions: new Float64Array(new SharedArrayBuffer(PORT_DEPTH * SUBMISSION_DOUBLES * 8)),
+      completions,
+      results: new Uint32Array(new SharedArrayBuffer(4)),
+      parkWord: actor.control.parkWord,
+      pool: params.pool,
+      io: params.io,
+      register: false,
+    }),
+  )
   actor.control.publishPort(port.id)
 
   const stores = Array.from({ length: params.stores }, (_, store) => store)
@@ -139,7 +142,8 @@ function main(): void {
     return 0
   }
 
-  const listener = params.socketPath === null ? null : port.listen(params.socketPath)
+  const { socketPath } = params
+  const listener = socketPath === null ? null : opening('socket', () => port.listen(socketPath))
   sinks.main.send({ kind: 'serving' })
   sayReady()
   runLane({

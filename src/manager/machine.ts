@@ -365,8 +365,8 @@ export class ManagerMachine {
     const busy = (held['operationsOpen'] ?? 0) + (held['jobsOpen'] ?? 0)
     if (busy > 0 && !late) return
     if (!late && context.storage.writesPending > 0) return
-    context.storage.beginDrain()
     for (const session of [...context.sessions]) leave(context, session)
+    context.storage.beginDrain()
     if (!context.storage.quiesced || (this.ownership()['jobsOpen'] ?? 0) > 0) return
     for (const { session, request } of this.#drainWaiters.splice(0)) reply(context, session, request, { kind: 'ack' })
     for (const session of [...context.sessions]) {

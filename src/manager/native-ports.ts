@@ -20,6 +20,7 @@ export function nativePorts(native: Native): ManagerPorts {
     defineTemplate: (items, granuleFirstItem) => orNull(() => native.defineTemplate(items, granuleFirstItem)),
     releaseTemplate: (template) => native.releaseTemplate(template),
     createSlots: (count) => orNull(() => native.createSlots(count)),
+    slotWord: (slots, slot) => native.slotManagerWord(slots, slot),
     releaseSlots: (slots) => native.releaseSlots(slots),
     closeFd: (fd) => native.closeFd(fd),
   }

@@ -25,6 +25,8 @@ export interface ManagerPorts {
   releaseTemplate(template: number): void
   /** Null when descriptors or memory are exhausted. */
   createSlots(count: number): SlotTable | null
+  /** Our word of a slot: a lane that finishes an operation writes it before its reply reaches us. */
+  slotWord(slots: number, slot: number): number
   releaseSlots(slots: number): void
   closeFd(fd: number): void
 }

@@ -124,7 +124,7 @@ for (const [name, liesOf] of Object.entries(TWINS)) {
   test(`operations: the same programs catch a twin that ${name}`, async (t) => {
     const result = await fc.check(
       fc.asyncProperty(programs, async (actions) => (await run(actions, liesOf)) === null),
-      { numRuns: 2000 },
+      { numRuns: 2000, seed: 3 },
     )
     t.true(result.failed)
   })

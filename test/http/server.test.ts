@@ -99,7 +99,7 @@ test('http: nothing changes state: every method but GET and HEAD is refused on e
 
 test('http: an unknown path is a 404 that names the known ones', async (t) => {
   await serving({}, async ({ port }) => {
-    for (const path of ['/', '/healthz', '/metrics/', '/../health/x', '//health']) {
+    for (const path of ['/', '/healthz', '/metrics/', '/../health/x', '//health', '//']) {
       const { status, body } = await ask(port, path)
       t.is(status, 404, path)
       t.regex(body, /\/health, \/ready and \/metrics/)

@@ -86,7 +86,7 @@ test('templates: an item is taken exactly when integers without a bound say that
 })
 
 test('templates: the property catches wrapping arithmetic and a page too many', (t) => {
-  for (const twin of [wrapping, offByOne]) t.true(fc.check(agreement(twin), { numRuns: 20_000 }).failed)
+  for (const twin of [wrapping, offByOne]) t.true(fc.check(agreement(twin), { numRuns: 20_000, seed: 20261129 }).failed)
 })
 
 const whole = (over: Partial<Record<keyof Item | 'mapping' | 'offset', number>> = {}): number[] => [

@@ -79,6 +79,17 @@ test('slots: the client words are read as written, and what is no exact number r
   t.is(native.slotClientWord(table.slots, 0), 0)
 })
 
+test('slots: our own word is read as it was last written', (t) => {
+  const table = openSlots(t, 2)
+  t.is(native.slotManagerWord(table.slots, 1), 0)
+  native.slotState(table.slots, 1, 42, 2)
+  t.is(native.slotManagerWord(table.slots, 1), 42 * 65536 + 2)
+  native.slotFinish(table.slots, 1, 42, DONE, 0, 0xffffffff, 0, 0, 0)
+  t.is(native.slotManagerWord(table.slots, 1), 42 * 65536 + DONE)
+  t.is(native.slotManagerWord(table.slots, 0), 0)
+  t.throws(() => native.slotManagerWord(table.slots, 2), { code: 'ENOENT' })
+})
+
 test('slots: generations to 2^37 - 1 are exact, the next is refused', (t) => {
   const table = openSlots(t, 1)
   native.slotState(table.slots, 0, 2 ** 37 - 1, 65535)

@@ -1,12 +1,11 @@
-import type { Opened } from './descriptors.js'
 import type { Command, EnginePlan } from './plan.js'
 import { EngineProcess } from './process.js'
 import { must } from './violation.js'
 import { PROBE_CHAIN } from './watched-entries.js'
 import type { World } from './world.js'
 
-/** Tries that phase two gives a probe before it calls the Manager stuck. */
-const PROBE_TRIES = 40
+/** Attempts, each with a pause, that phase two gives a probe before it calls the Manager stuck. */
+const PROBE_ATTEMPTS_MAX = 80
 const PROBE_PAUSE_US = 3_000
 
 /**
@@ -22,6 +21,7 @@ export class Engine {
   #probe: 'none' | 'running' | 'done' = 'none'
   #pausedUntilUs = 0
   #incarnations = 0
+  #attempt = 0
   #leaving = new Set<EngineProcess>()
 
   constructor(world: World, number: number, plan: EnginePlan) {
@@ -65,7 +65,7 @@ export class Engine {
   /** Phase two: publish something new and get it back, without faults, within a bound. */
   probe(): void {
     this.#probe = 'running'
-    this.#tryProbe(0)
+    this.#tryProbe()
   }
 
   mustHaveProbed(): void {
@@ -89,7 +89,10 @@ export class Engine {
   /** The process has closed its last connection. */
   gone(process: EngineProcess): void {
     this.#leaving.delete(process)
-    if (this.process === process) this.process = null
+    if (this.process !== process) return
+    this.process = null
+    // Whatever it still waited for is gone with it.
+    if (this.#probe === 'running') this.#probeLater()
   }
 
   #schedule(): void {
@@ -147,27 +150,29 @@ export class Engine {
     this.process.start()
   }
 
-  #tryProbe(tries: number): void {
+  #probeLater(): void {
+    const attempt = ++this.#attempt
+    this.world.clock.after(PROBE_PAUSE_US, () => {
+      if (attempt === this.#attempt) this.#tryProbe()
+    })
+  }
+
+  #tryProbe(): void {
     if (this.world.draining) {
       this.#probe = 'done'
       return
     }
-    if (tries >= PROBE_TRIES) return
-    const again = () => this.world.clock.after(PROBE_PAUSE_US, () => this.#tryProbe(tries + 1))
+    const attempt = ++this.#attempt
+    if (attempt > PROBE_ATTEMPTS_MAX) return
     if (this.process === null || !this.process.alive) {
       this.#spawn()
-      again()
-      return
+      return this.#probeLater()
     }
-    if (!this.process.up) {
-      again()
-      return
-    }
-    this.process.probe(PROBE_CHAIN + 1 + this.number * 8 + (tries % 8), (ok) => {
+    if (!this.process.up) return this.#probeLater()
+    this.process.probe(PROBE_CHAIN + 1 + this.number * 8 + (attempt % 8), (ok) => {
+      if (attempt !== this.#attempt) return
       if (ok) this.#probe = 'done'
-      else again()
+      else this.#probeLater()
     })
   }
 }
-
-export type { Opened }

@@ -101,12 +101,12 @@ const delays = (max: number) => fc.noBias(some(upTo(max), 1, 61))
 /** How often each verb comes, in the order of VERBS. */
 const WEIGHTS: Readonly<Record<Verb, number>> = {
   publish: 26,
-  query: 40,
+  query: 52,
   wait: 4,
   sync: 3,
   ping: 1,
   inspect: 1,
-  'drop-dram': 3,
+  'drop-dram': 18,
   cancel: 6,
   'publish-part': 8,
   'query-again': 5,
@@ -122,8 +122,9 @@ const command: fc.Arbitrary<Command> = fc
   .tuple(upTo(WEIGHTED.length - 1), upTo(600), upTo(0xffff), upTo(0xffff), upTo(0xffff))
   .map(([verb, delayUs, a, b, c]) => ({ verb: WEIGHTED[verb] as Verb, delayUs, a, b, c }))
 
-const draw: fc.Arbitrary<FaultDraw> = fc.record({ gap: upTo(24), kind: upTo(1023), amount: upTo(255) })
-const draws = (max: number) => some(draw, 0, max)
+/** At most `max` faults, with up to `gap` operations that go well before each. */
+const draws = (max: number, gap: number) =>
+  some<FaultDraw>(fc.record({ gap: upTo(gap), kind: upTo(1023), amount: upTo(255) }), 0, max)
 
 const model: fc.Arbitrary<ModelPlan> = fc.record({
   layout: oneOf('packed', 'adjacent', 'split', 'page-first'),
@@ -141,12 +142,12 @@ const model: fc.Arbitrary<ModelPlan> = fc.record({
 const sizes: fc.Arbitrary<SizesPlan> = fc.record({
   stores: oneOf(1, 1, 2),
   shardsPerStore: oneOf(1, 1, 2),
-  poolBlocks: fc.integer({ min: 2, max: 12 }),
+  poolBlocks: fc.integer({ min: 3, max: 9 }),
   shardBlocks: fc.integer({ min: 1, max: 12 }),
   queueBlocks: fc.integer({ min: 1, max: 6 }),
-  budgetBlocks: fc.integer({ min: 2, max: 16 }),
-  entriesMax: oneOf(64, 32, 12, 6),
-  readRoute: oneOf('dram', 'uring'),
+  budgetBlocks: fc.integer({ min: 3, max: 16 }),
+  entriesMax: oneOf(64, 64, 32, 12, 6),
+  readRoute: oneOf('dram', 'dram', 'uring'),
   ssd: oneOf(true, true, true, true, true, true, true, false),
   leaseUs: oneOf(20_000, 5_000, 1_500),
   queryUs: oneOf(20_000, 6_000, 2_000),
@@ -169,25 +170,28 @@ const plans: fc.Arbitrary<Plan> = fc
   .record({
     models: fc.array(model, { minLength: 1, maxLength: 2 }),
     engines: some(
-      fc.record({ model: upTo(1), scheduler: fc.boolean(), commands: fc.noBias(some(command, 0, 140)) }),
+      fc.record({ model: upTo(1), scheduler: fc.boolean(), commands: fc.noBias(some(command, 0, 720)) }),
       1,
       3,
     ),
     sizes,
     off: fc.subarray([...FAULT_KINDS], { minLength: 0, maxLength: Math.floor(FAULT_KINDS.length / 2) }),
-    reads: draws(20),
-    writes: draws(20),
-    copies: draws(16),
-    hints: draws(8),
-    control: draws(4),
-    sends: draws(3),
+    reads: draws(24, 6),
+    writes: draws(20, 20),
+    copies: draws(16, 40),
+    hints: draws(8, 24),
+    control: draws(4, 8),
+    sends: draws(3, 60),
     wakeUs: delays(12),
     ringUs: delays(8),
     diskUs: delays(180),
     copyUs: delays(60),
     wireUs: delays(40),
     engineUs: delays(30),
-    drainAtUs: fc.option(fc.integer({ min: 500, max: 30_000 }), { freq: 8 }),
+    drainAtUs: fc.oneof(
+      { arbitrary: fc.constant(null), weight: 7 },
+      { arbitrary: fc.integer({ min: 500, max: 30_000 }), weight: 1 },
+    ),
     drainLimitUs: oneOf(1_000_000, 300, 0),
   })
   .map((plan) => (plan.drainAtUs === null ? { ...plan, drainLimitUs: 1_000_000 } : plan))

@@ -27,7 +27,6 @@ export const MEANWHILE = codes(
   'capacity_pool',
   'capacity_queue',
   'capacity_sessions',
-  'slot_busy',
 )
 
 export function codes(...names: ErrorCode[]): ReadonlySet<number> {
@@ -45,6 +44,8 @@ export interface Rank {
   /** Slot table number once registered. */
   slots: number
   readonly generations: number[]
+  /** The last generation of each slot that the Manager is known to have taken. */
+  readonly taken: number[]
   readonly operations: (Operation | null)[]
 }
 
@@ -126,7 +127,7 @@ export class EngineProcess implements SessionOwner {
       session.model = this.model
       session.slotsExhausted = strike?.kind === 'slots-exhausted' && rank === 0
       const pages = new RankPages(`memory ${this.pid}/${rank}`, this.model, rank)
-      this.ranks.push({ number: rank, session, pages, slots: 0, generations: [], operations: [] })
+      this.ranks.push({ number: rank, session, pages, slots: 0, generations: [], taken: [], operations: [] })
       this.#greet(session, 'worker', () => this.#register(this.ranks[rank] as Rank, strike?.kind ?? null))
     }
   }
@@ -256,7 +257,10 @@ export class EngineProcess implements SessionOwner {
   answered(operation: Operation, reply: WireReply, allowed: ReadonlySet<number>): void {
     expectReply(operation.kind, reply, [operation.kind === 'publish' ? 'publishing' : 'ack'], allowed)
     operation.answered = true
-    if (reply.kind !== 'error') return
+    if (reply.kind !== 'error') {
+      operation.rank.taken[operation.slot] = operation.generation
+      return
+    }
     must(!operation.seenTerminal, 'C5', () => `${operation.text()} is refused and ended`)
     this.end(operation, null)
   }
@@ -383,6 +387,7 @@ export class EngineProcess implements SessionOwner {
     rank.slots = table.slots
     for (let slot = 0; slot < reply.slots; slot++) {
       rank.generations.push(0)
+      rank.taken.push(0)
       rank.operations.push(null)
     }
     this.world.slots.onFinished(rank.slots, (slot, generation, end) =>

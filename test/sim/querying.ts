@@ -9,7 +9,7 @@ import { blocksFrom, publishBlocks } from './publishing.js'
 import { expectReply } from './session.js'
 import type { SlotEnd } from './slots.js'
 import { must } from './violation.js'
-import { CHAIN_BLOCKS, CHAINS } from './watched-entries.js'
+import { CHAIN_BLOCKS, chainOf } from './watched-entries.js'
 
 /** What the engine does with a query once it is answered. */
 interface Manner {
@@ -48,7 +48,7 @@ export function query(process: EngineProcess, { verb, a, b, c }: Command): void 
   const first = a % 7 === 0 ? 2 : 0
   run(
     process,
-    (a >> 3) % CHAINS,
+    chainOf(a),
     {
       first,
       count: 1 + ((a >> 5) % (CHAIN_BLOCKS - first)),

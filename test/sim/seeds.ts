@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { FAULT_KINDS, FaultTally } from './faults.js'
+import { FAULT_KINDS, type FaultKind, FaultTally } from './faults.js'
 import { type Plan, planArbitrary } from './plan.js'
 import { Violation } from './violation.js'
 import { NO_TWIN, type Outcome, type Twin, World } from './world.js'
@@ -16,6 +16,7 @@ export interface Report {
   readonly faultKinds: number
   readonly faultKindsFired: number
   readonly faultKindsSilent: readonly string[]
+  /** On one core: operations by the seconds that the threads spent, added up. */
   readonly operationsPerSecond: number
   readonly eventHash: string
 }
@@ -72,23 +73,43 @@ function ruleOf(error: unknown): string {
   return error instanceof Error ? error.message.replace(/[{\d].*$/s, '') : 'unknown'
 }
 
-export interface RunOptions {
+/** A run of neighbouring seeds: what one thread of a sweep does. */
+export interface PartOptions {
   readonly first: number
   readonly seeds: number
   /** Replay of a smaller plan of the first seed: the path that a violation printed. */
   readonly path: string | null
-  readonly json: boolean
-  readonly say: (line: string) => void
+  /** A line for every so many seeds; 0: only what breaks. */
+  readonly sayEvery: number
+}
+
+/** What came of a part; plain, so that it can be posted to another thread. */
+export interface Part {
+  readonly seeds: number
+  readonly operations: number
+  readonly violations: number
+  readonly restoresVerified: number
+  readonly blocksVerified: number
+  readonly publishesDone: number
+  readonly seconds: number
+  /** Event hash of each seed, in order. */
+  readonly hashes: readonly number[]
+  readonly faultKinds: readonly FaultKind[]
+  /** What a person should read. */
+  readonly lines: readonly string[]
 }
 
 const SHRINK_MS = 20_000
 const VIOLATIONS_MAX = 5
 
-export function runSeeds({ first, seeds, path, json, say }: RunOptions): Report {
+/** Simulates the seeds of a part, one after the other; stops early when too many break. */
+export function runPart({ first, seeds, path, sayEvery }: PartOptions): Part {
   const faults = new FaultTally()
+  const lines: string[] = []
+  const say = (line: string) => lines.push(line)
   const startedMs = performance.now()
   const sum = { operations: 0, violations: 0, restoresVerified: 0, blocksVerified: 0, publishesDone: 0 }
-  let hash = 0
+  const hashes: number[] = []
   let done = 0
   for (let seed = first; seed < first + seeds && sum.violations < VIOLATIONS_MAX; seed++, done++) {
     if (path !== null) {
@@ -101,8 +122,8 @@ export function runSeeds({ first, seeds, path, json, say }: RunOptions): Report 
       sum.restoresVerified += outcome.restoresVerified
       sum.blocksVerified += outcome.blocksVerified
       sum.publishesDone += outcome.publishesDone
-      hash = Math.imul(hash ^ outcome.hash, 0x9e3779b1) >>> 0
-      if (!json && (seeds === 1 || (done + 1) % 50 === 0)) say(`seed ${seed}: ${JSON.stringify(outcome)}`)
+      hashes.push(outcome.hash)
+      if (sayEvery > 0 && seed % sayEvery === 0) say(`seed ${seed}: ${JSON.stringify(outcome)}`)
     } catch (error) {
       sum.violations++
       say(`seed ${seed} breaks: ${error instanceof Error ? error.stack : String(error)}`)
@@ -110,14 +131,34 @@ export function runSeeds({ first, seeds, path, json, say }: RunOptions): Report 
     }
   }
   const seconds = (performance.now() - startedMs) / 1000
-  const silent = FAULT_KINDS.filter((kind) => !faults.counts.has(kind))
+  return { seeds: done, ...sum, seconds, hashes, faultKinds: [...faults.counts.keys()], lines }
+}
+
+/** Joins parts, given in order of their seeds, as if one thread had run them all. */
+export function reportOf(parts: readonly Part[]): Report {
+  const total = (pick: (part: Part) => number) => parts.reduce((sum, part) => sum + pick(part), 0)
+  const fired = new Set(parts.flatMap((part) => part.faultKinds))
+  const silent = FAULT_KINDS.filter((kind) => !fired.has(kind))
+  let hash = 0
+  for (const one of parts.flatMap((part) => part.hashes)) hash = Math.imul(hash ^ one, 0x9e3779b1) >>> 0
+  const operations = total((part) => part.operations)
   return {
-    seeds: done,
-    ...sum,
+    seeds: total((part) => part.seeds),
+    operations,
+    violations: total((part) => part.violations),
+    restoresVerified: total((part) => part.restoresVerified),
+    blocksVerified: total((part) => part.blocksVerified),
+    publishesDone: total((part) => part.publishesDone),
     faultKinds: FAULT_KINDS.length,
-    faultKindsFired: faults.kinds,
+    faultKindsFired: fired.size,
     faultKindsSilent: silent,
-    operationsPerSecond: Math.round(sum.operations / seconds),
+    operationsPerSecond: Math.round(
+      operations /
+        Math.max(
+          1e-3,
+          total((part) => part.seconds),
+        ),
+    ),
     eventHash: hash.toString(16).padStart(8, '0'),
   }
 }

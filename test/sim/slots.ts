@@ -57,7 +57,8 @@ export class SlotTables {
   }
 
   onFinished(slots: number, finished: Table['finished']): void {
-    this.#table(slots).finished = finished
+    const table = this.#tables.get(slots)
+    if (table !== undefined) table.finished = finished
   }
 
   /** The client's half. */
@@ -85,6 +86,10 @@ export class SlotTables {
   /** The Manager's half, as the addon has it. */
   fence(slots: number, slot: number): number {
     return this.#line(slots, slot).fence
+  }
+
+  managerWord(slots: number, slot: number): number {
+    return this.#line(slots, slot).managerWord
   }
 
   state(slots: number, slot: number, generation: number, state: number): void {

@@ -30,9 +30,9 @@ function onePage(slot: number, generation: number, page: number): MessageOf<'pub
 
 /** A generation that the slot has seen. */
 function staleSlot(process: EngineProcess, rank: Rank, b: number): void {
-  const slot = b % rank.generations.length
-  const generation = Math.max(1, rank.generations[slot] as number)
-  if (rank.generations[slot] === 0) return
+  const slot = b % rank.taken.length
+  const generation = rank.taken[slot] as number
+  if (generation === 0) return
   const refused = codes('slot_stale_generation', 'slot_busy', 'draining', 'session_closed', 'instance_unknown')
   rank.session.request(onePage(slot, generation, 0), (reply) => expectReply('stale publish', reply, [], refused))
   void process
@@ -60,7 +60,7 @@ function foreignLease(process: EngineProcess, rank: Rank, b: number): void {
     if (record !== undefined && record.instance !== mine?.number) lease = known
   }
   const generation = (rank.generations[slot] as number) + 1
-  const refused = new Set([...MEANWHILE, ...codes('lease_wrong_instance')])
+  const refused = new Set([...MEANWHILE, ...codes('lease_wrong_instance', 'lease_already_redeemed')])
   const message = { kind: 'restore', slot, generation, lease, fence: 0, groups: [] } as const
   rank.session.request(message, (reply) => expectReply('restore of a foreign lease', reply, [], refused))
 }

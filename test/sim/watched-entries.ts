@@ -13,6 +13,12 @@ import type { World } from './world.js'
 /** Keys that a world may use: chains of blocks. */
 export const CHAINS = 3
 export const CHAIN_BLOCKS = 8
+
+/** The chain of a command: the first one more often than the last, so that chains meet again. */
+export function chainOf(choice: number): number {
+  return Math.min((choice >> 3) % CHAINS, (choice >> 7) % CHAINS)
+}
+
 /** Keys of phase two, which no script publishes. */
 export const PROBE_CHAIN = CHAINS
 const KEYS = (CHAINS + 1 + 64) * CHAIN_BLOCKS

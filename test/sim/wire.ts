@@ -47,6 +47,7 @@ export class Wire {
   /** Who sent the frame that the Manager takes now. */
   current: Link | null = null
   frames = 0
+  #next = 1
 
   constructor(clock: Clock, delayUs: Stream, fds: Descriptors, sends: FaultSite<'peer-stuck'>) {
     this.#clock = clock
@@ -67,8 +68,8 @@ export class Wire {
   connect(peer: Peer): Link {
     const link = new Link(peer)
     this.#toManager(link, () => {
-      let connection = 1
-      while (this.#links.has(connection)) connection++
+      // The addon never gives a number twice, so that a late effect cannot reach the wrong peer.
+      const connection = this.#next++
       link.connection = connection
       this.#links.set(connection, link)
       this.#listener?.accepted(connection, peer.uid, peer.pid)

@@ -43,7 +43,7 @@ import { STORAGE_COUNT } from '../../src/manager/storage/counters.js'
 import type { StorageOptions, StoragePorts } from '../../src/manager/storage/ports.js'
 import { Storage } from '../../src/manager/storage/storage.js'
 import type { Tally } from '../../src/shared/base/tally.js'
-import { MIB } from '../../src/shared/base/units.js'
+import { alignUp, MIB, PAGE_BYTES, SECTOR_BYTES } from '../../src/shared/base/units.js'
 import type { MessageCodec } from '../../src/shared/rings/codec.js'
 import { PlainTally } from '../support/plain-tally.js'
 import { Actor } from './actor.js'
@@ -68,7 +68,7 @@ import {
 } from './faults.js'
 import { DramWorkerLane, HostReaderLane, HostRestoreLane, type LaneMachine, WritebackLane } from './lanes.js'
 import { Flights } from './ledger.js'
-import { Model } from './model.js'
+import { Model, type Segment } from './model.js'
 import type { Plan } from './plan.js'
 import { Pool } from './pool.js'
 import { SlotTables } from './slots.js'
@@ -116,6 +116,9 @@ export interface Outcome {
   readonly restoresVerified: number
   readonly blocksVerified: number
   readonly publishesDone: number
+  /** Reads and writes of the disk that ended, well or not. */
+  readonly reads: number
+  readonly writes: number
   readonly virtualUs: number
 }
 
@@ -227,7 +230,7 @@ export class World {
       ssd: stores > 0,
       readRoute: sizes.readRoute,
       queryBudgetBytes: sizes.budgetBlocks * blockBytes.disk,
-      queryInstanceBudgetBytes: Math.ceil(sizes.budgetBlocks / 2) * blockBytes.disk,
+      queryInstanceBudgetBytes: Math.max(3, Math.ceil(sizes.budgetBlocks / 2)) * blockBytes.disk,
       leaseUs: sizes.leaseUs,
       queryUs: sizes.queryUs,
       publishWaitUs: sizes.publishWaitUs,
@@ -450,6 +453,8 @@ export class World {
       restoresVerified: this.restoresVerified,
       blocksVerified: this.blocksVerified,
       publishesDone: this.publishesDone,
+      reads: this.#readers.reduce((sum, lane) => sum + lane.port.completions, 0),
+      writes: this.#writers.reduce((sum, lane) => sum + lane.port.completions, 0),
       virtualUs: clock.nowUs,
     }
   }
@@ -606,10 +611,8 @@ export class World {
     for (const model of this.models) {
       const { ranks } = model.plan
       for (const segments of model.segments) {
-        const padded = segments.reduce((sum, { words }) => sum + Math.ceil((words * 4) / 512) * 512, 0)
-        disk = Math.max(disk, padded * ranks)
-        // Every change of segment size starts a granule, and a granule takes whole pages.
-        dram = Math.max(dram, (Math.ceil(padded / 4096) + segments.length) * 4096 * ranks)
+        disk = Math.max(disk, ranks * segments.reduce((sum, { words }) => sum + paddedBytes(words), 0))
+        dram = Math.max(dram, ranks * pagesOfRuns(segments) * PAGE_BYTES)
       }
     }
     return { dram, disk }
@@ -663,6 +666,7 @@ export class World {
         (this.wire.current?.peer as { slotsExhausted?: boolean } | undefined)?.slotsExhausted
           ? null
           : this.slots.create(count),
+      slotWord: (slots, slot) => this.slots.managerWord(slots, slot),
       releaseSlots: (slots) => this.slots.release(slots),
       closeFd: (fd) => this.fds.close(fd),
     }
@@ -709,4 +713,21 @@ export class World {
 interface LeasedBlocks {
   readonly firstSource: number
   readonly generations: readonly number[]
+}
+
+function paddedBytes(words: number): number {
+  return alignUp(words * 4, SECTOR_BYTES)
+}
+
+/** Pool pages of one block on one rank: every change of segment size starts a granule, and a granule takes whole pages. */
+function pagesOfRuns(segments: readonly Segment[]): number {
+  let pages = 0
+  let runBytes = 0
+  for (const [index, { words }] of segments.entries()) {
+    runBytes += paddedBytes(words)
+    if (segments[index + 1]?.words === words) continue
+    pages += Math.ceil(runBytes / PAGE_BYTES)
+    runBytes = 0
+  }
+  return pages
 }

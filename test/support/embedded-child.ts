@@ -5,6 +5,7 @@ import { connect, createEngineMemory } from '../../src/client/index.js'
 import { Runtime } from '../../src/embedded/runtime.js'
 import { OrbitError, OrbitKV } from '../../src/index.js'
 import { MIB } from '../../src/shared/base/units.js'
+import { collect } from './collect.js'
 import { keysOf, killLane, SMALL, saveToSsd } from './engine-content.js'
 
 /** Processes that the tests of the embedded runtime start: node embedded-child.js MODE FOLDER [COUNT]. Each says JSON lines. */
@@ -126,12 +127,5 @@ const REGION = {
   headDim: 0,
   heads: 0,
 } as const
-
-async function collect(): Promise<void> {
-  for (let i = 0; i < 4; i++) {
-    ;(globalThis as { gc?: () => void }).gc?.()
-    await new Promise((resolve) => setImmediate(resolve))
-  }
-}
 
 await MODES[mode]?.()

@@ -13,7 +13,7 @@ export interface ChildEnd {
 
 /** Runs a mode to its end. */
 export async function runChild(...args: string[]): Promise<ChildEnd> {
-  const child = spawn(process.execPath, ['--expose-gc', CHILD, ...args], { timeout: 120_000, killSignal: 'SIGKILL' })
+  const child = spawn(process.execPath, [CHILD, ...args], { timeout: 120_000, killSignal: 'SIGKILL' })
   const texts = { out: '', err: '' }
   child.stdout.on('data', (chunk: Buffer) => {
     texts.out += chunk

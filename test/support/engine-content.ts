@@ -32,7 +32,11 @@ export function wrongBlocks(engine: Engine, pages: readonly number[]): number[] 
 }
 
 /** Publishes every page, with its content, and leaves it on SSD alone. */
-export async function saveToSsd(kv: OrbitKV, engine: Engine, keys: readonly Buffer[]): Promise<void> {
+export async function saveToSsd(
+  kv: Pick<OrbitKV, 'sync' | 'dropDram'>,
+  engine: Engine,
+  keys: readonly Buffer[],
+): Promise<void> {
   const pages = keys.map((_, page) => page)
   compute(engine, pages)
   await engine.publish(keys, pages)

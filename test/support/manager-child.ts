@@ -47,6 +47,15 @@ export interface ManagerEnd {
 /** How long a Manager may take until its gauges say what happened (D1). */
 export const SETTLE_MS = 2_000
 
+/** How long a start that is refused may take. */
+const REFUSED_MS_MAX = 20_000
+
+/** Managers of this process: they end with it, also when the runner ends it. */
+const running = new Set<ChildProcess>()
+process.on('exit', () => {
+  for (const child of running) child.kill('SIGKILL')
+})
+
 /** The Manager's command line without flags. */
 export function managerCommand(): readonly [string, ...string[]] {
   const installed = process.env['ORBITKV_CACHE_MANAGER_BINARY']
@@ -103,6 +112,7 @@ export class ManagerChild {
     const at = args.indexOf('--bootstrap-socket')
     this.socketPath = args[at + 1] as string
     this.#child = spawn(command as string, args, { stdio: ['ignore', 'pipe', 'pipe'] })
+    running.add(this.#child)
     this.#child.stderr?.setEncoding('utf8').on('data', (text: string) => {
       this.#stderr += text
     })
@@ -112,7 +122,10 @@ export class ManagerChild {
         this.#stderr += String(error)
         resolve(this.#end(127, null))
       })
-      this.#child.on('close', (code, signal) => resolve(this.#end(code, signal)))
+      this.#child.on('close', (code, signal) => {
+        running.delete(this.#child)
+        resolve(this.#end(code, signal))
+      })
     })
     t.teardown(async () => {
       this.#child.kill('SIGKILL')
@@ -133,14 +146,18 @@ export class ManagerChild {
   static async refused(t: Pick<ExecutionContext, 'teardown'>, start: ManagerStart): Promise<ManagerEnd> {
     const manager = new ManagerChild(t, start)
     const served = manager.next('serving').then(
-      () => true,
-      () => false,
+      () => 'it started',
+      () => 'it ended',
     )
-    if (await Promise.race([served, manager.ended.then(() => false)])) {
-      manager.kill()
-      throw new Error('the Manager started although it had to refuse')
-    }
-    return await manager.ended
+    let timer: NodeJS.Timeout | undefined
+    const late = new Promise<string>((resolve) => {
+      timer = setTimeout(() => resolve('it neither started nor ended'), REFUSED_MS_MAX)
+    })
+    const came = await Promise.race([served, manager.ended.then(() => 'it ended'), late])
+    clearTimeout(timer)
+    if (came === 'it ended') return await manager.ended
+    const { stdout, stderr } = await manager.kill()
+    throw new Error(`the Manager had to refuse, but ${came}:\n${stdout}${stderr}`)
   }
 
   get pid(): number {

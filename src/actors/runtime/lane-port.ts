@@ -1,3 +1,4 @@
+import { opening } from '../../binding/errors.js'
 import { COMPLETION_WORDS, type Native, type Port, SUBMISSION_DOUBLES } from '../../binding/surface.js'
 import type { Actor } from './wiring.js'
 
@@ -32,7 +33,9 @@ export function openLanePort(native: Native, actor: Actor, options: LanePortOpti
   const completions = new Int32Array(new SharedArrayBuffer(4 * COMPLETION_WORDS * entries))
   const results = new Uint32Array(new SharedArrayBuffer(4 * Math.max(1, options.results)))
   const { parkWord } = actor.control
-  const port = native.openPort({ depth, submissions, completions, results, parkWord, pool, io, register })
+  const port = opening('port', () =>
+    native.openPort({ depth, submissions, completions, results, parkWord, pool, io, register }),
+  )
   actor.control.publishPort(port.id)
   return { port, submissions, completions, results }
 }

@@ -26,7 +26,8 @@ function admit(context: Context, session: Session, message: PublishRequest): Wir
   if (isRefusal(instance)) return instance
   const { hold } = session
   if (hold === null) return refuse('instance_unknown', 'Cannot publish in this session: only a worker has pages')
-  const refusal = checkSlot(session, message.slot, message.generation) ?? checkGroups(instance.seal, hold, message)
+  const refusal =
+    checkSlot(context, session, message.slot, message.generation) ?? checkGroups(instance.seal, hold, message)
   if (refusal !== null) return refusal
   const counts = { accepted: 0, present: 0, assembling: 0, skipped: 0 }
   const items = claimItems(context, instance.seal, hold, message, counts)

@@ -34,7 +34,7 @@ function admit(context: Context, session: Session, message: MessageOf<'restore'>
   if (hold === null) {
     return refuse('instance_unknown', 'Cannot restore in this session: only a worker has pages')
   }
-  const slotRefusal = checkSlot(session, message.slot, message.generation)
+  const slotRefusal = checkSlot(context, session, message.slot, message.generation)
   if (slotRefusal !== null) return slotRefusal
   const code = context.leases.check(message.lease, instance.number, hold.rank, context.nowUs)
   const record = context.leaseRecords.get(message.lease)

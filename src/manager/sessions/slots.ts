@@ -1,21 +1,21 @@
 import { invariant } from '../../shared/base/invariant.js'
 import { type Refusal, refuse } from '../../shared/base/refusal.js'
 import { SLOT_STATE, type TerminalSlotState } from '../../shared/layout/slot-states.js'
-import { NONE_FAILED } from '../../shared/layout/wire/slots.js'
+import { isTerminal, NONE_FAILED, slotGeneration, slotStateOf } from '../../shared/layout/wire/slots.js'
 import type { Context } from '../context.js'
 import { settle } from './leaving.js'
-import type { Operation, Session } from './session.js'
+import type { Operation, Session, SlotUse } from './session.js'
 
 /**
  * A client picks a slot and a generation greater than every earlier one of that slot. Refused without side effects:
  * a slot out of range, one that still has an operation, a generation seen before.
  */
-export function checkSlot(session: Session, slot: number, generation: number): Refusal | null {
+export function checkSlot(context: Context, session: Session, slot: number, generation: number): Refusal | null {
   const use = session.slots[slot]
   if (use === undefined) {
     return refuse('slot_out_of_range', `Cannot use slot ${slot}: the session has ${session.slots.length}`, { slot })
   }
-  if (use.operation !== null) {
+  if (use.operation !== null && !endedByLane(context, session, slot, use)) {
     return refuse('slot_busy', `Cannot use slot ${slot}: its operation of generation ${use.generation} has not ended`, {
       slot,
       generation: use.generation,
@@ -31,11 +31,21 @@ export function checkSlot(session: Session, slot: number, generation: number): R
   return null
 }
 
-/** The slot belongs to `operation` from here to releaseSlot; its word says RUNNING. Call after checkSlot. */
+/**
+ * A lane ends the slot of a restore itself and then reports: a quick client may use the slot again before that reply
+ * is here. Everything of the old operation has drained by then; only our books still have it.
+ */
+function endedByLane(context: Context, session: Session, slot: number, use: SlotUse): boolean {
+  if (session.hold === null) return false
+  const word = context.ports.slotWord(session.hold.slotTable.slots, slot)
+  return slotGeneration(word) === use.generation && isTerminal(slotStateOf(word))
+}
+
+/** The slot belongs to `operation` from here until it ends; its word says RUNNING. Call after checkSlot. */
 export function occupySlot(context: Context, operation: Operation): void {
   const { session, slot, slotGeneration } = operation
   const use = session.slots[slot]
-  invariant(use !== undefined && use.operation === null && session.hold !== null, 'a slot is checked before it is used')
+  invariant(use !== undefined && session.hold !== null, 'a slot is checked before it is used')
   use.generation = slotGeneration
   use.operation = operation
   session.operations.add(operation)
@@ -78,8 +88,9 @@ export function finishSlot(
 export function releaseSlot(context: Context, operation: Operation): void {
   const { session, slot } = operation
   const use = session.slots[slot]
-  invariant(use !== undefined && use.operation === operation, 'an operation releases its own slot, once', { slot })
-  use.operation = null
-  session.operations.delete(operation)
+  const open = session.operations.delete(operation)
+  invariant(use !== undefined && open, 'an operation ends once', { slot })
+  // The client may have given the slot to the next one already: see endedByLane.
+  if (use.operation === operation) use.operation = null
   settle(context, session)
 }

@@ -98,8 +98,7 @@ export class Storage implements PageStorage {
     invariant(nowUs >= this.#nowUs, 'time does not go back', { nowUs, before: this.#nowUs })
     this.#nowUs = nowUs
     this.cache.tick(nowUs)
-    const collected = this.assemblies.collect(nowUs - this.#options.assemblyAgeUsMax)
-    this.#tally.add(COUNT.inflightGcCleaned, collected)
+    this.#collect(nowUs - this.#options.assemblyAgeUsMax)
     this.writes.tick(nowUs)
   }
 
@@ -321,6 +320,13 @@ export class Storage implements PageStorage {
   beginDrain(): void {
     this.fills.beginDrain(this.#nowUs)
     this.writes.beginDrain(this.#nowUs)
+    // What is missing of a block will not come any more.
+    this.#collect(Number.POSITIVE_INFINITY)
+  }
+
+  /** Gives up assemblies without progress since `beforeUs`. */
+  #collect(beforeUs: number): void {
+    this.#tally.add(COUNT.inflightGcCleaned, this.assemblies.collect(beforeUs))
   }
 
   get quiesced(): boolean {

@@ -144,8 +144,6 @@ export class Writes {
   }
 
   tick(nowUs: number): void {
-    // Once draining, lanes may have been told to stop: nothing follows that.
-    if (this.#draining) return
     for (const lane of this.#lanes) lane.tick(nowUs)
     this.#window.resize(this.#openBytes())
     this.#pump(nowUs)
@@ -154,7 +152,6 @@ export class Writes {
 
   /** When a window may open again; Infinity: none is shrunk. */
   get nextTickUs(): number {
-    if (this.#draining) return Number.POSITIVE_INFINITY
     return this.#lanes.reduce((soonest, lane) => Math.min(soonest, lane.reopensUs), Number.POSITIVE_INFINITY)
   }
 

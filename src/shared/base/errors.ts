@@ -55,18 +55,16 @@ export const ERROR_CODES = {
   config_conflict: 12,
   config_pool_too_large: 13,
   config_not_built: 14,
+  config_descriptors: 15,
   // capability
   uring_unavailable: 20,
   direct_io_unsupported: 21,
   native_addon_missing: 22,
   // capacity
   capacity_pool: 30,
-  capacity_shard: 31,
-  capacity_budget: 32,
   capacity_sessions: 33,
   capacity_slots: 34,
   capacity_queue: 35,
-  capacity_jobs: 36,
   // io
   io_read_failed: 40,
   io_write_failed: 41,
@@ -114,7 +112,6 @@ export const ERROR_CODES = {
   source_out_of_range: 100,
   group_unknown: 101,
   layers_missing: 102,
-  key_duplicate: 103,
   query_empty: 104,
   ticket_mismatch: 105,
   // endings

@@ -279,6 +279,7 @@ function plainPorts(): ManagerPorts {
     sha256,
     importMemory: () => ({ mapping: ++last, bytes: 64 * MIB }),
     borrowMapping: () => null,
+    slotWord: () => 0,
     releaseMapping: () => {},
     readMapping: (_, __, bytes) => new Uint8Array(bytes),
     defineTemplate: () => ++last,

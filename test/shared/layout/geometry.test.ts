@@ -80,7 +80,8 @@ test('overlap: twins that look at spans or at equal pages alone are caught', (t)
     )
       ? 1
       : null
-  for (const twin of [bySpan, byPage]) t.true(fc.check(exactForOneStride(twin), { numRuns: 3000 }).failed)
+  for (const twin of [bySpan, byPage])
+    t.true(fc.check(exactForOneStride(twin), { numRuns: 3000, seed: 20261129 }).failed)
 })
 
 test('overlap: 4,096 interleaved split layers of 2^24 pages are judged without a look at each page', (t) => {

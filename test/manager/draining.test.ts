@@ -1,0 +1,28 @@
+import test from 'ava'
+import { ManagerFixture } from './fixture.js'
+
+test('draining: when its time is over the Manager waits for lanes without asking for the time again', (t) => {
+  const manager = new ManagerFixture()
+  manager.engine(1)
+  manager.publish(1, 0, 1, 7)
+  manager.step({ kind: 'control', request: { kind: 'drain', limitUs: 500 } })
+  t.is(manager.machine.nextTickUs(), manager.nowUs + 500)
+  manager.tick(600)
+  t.true(manager.machine.nextTickUs() > manager.nowUs, 'a loop that is asked to tick at once never sleeps')
+  t.false(manager.machine.ended)
+})
+
+test('draining: a block that only one of two ranks brought is given up, and nothing is owned at the end', (t) => {
+  const manager = new ManagerFixture()
+  manager.engine(1, 2)
+  manager.publish(1, 0, 1, 7)
+  const job = manager.log.flatMap((each) =>
+    each.kind === 'to-dram-worker' && each.request.kind === 'save' ? [each.request.job] : [],
+  )[0]
+  manager.step({ kind: 'dram-worker', reply: { kind: 'save-done', job: job as number, status: 0 } })
+  t.is(manager.storage.gauges().assemblies, 1)
+  manager.step({ kind: 'control', request: { kind: 'drain', limitUs: 1_000_000 } })
+  const held = Object.entries(manager.machine.ownership()).filter(([, value]) => value !== 0)
+  t.deepEqual(held, [])
+  t.true(manager.log.some((each) => each.kind === 'to-dram-worker' && each.request.kind === 'stop'))
+})

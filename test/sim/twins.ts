@@ -1,0 +1,164 @@
+import type { DramWorkerEffect, DramWorkerInput } from '../../src/actors/dram-worker/machine.js'
+import type { HostReaderEffect, HostReaderInput } from '../../src/actors/host-reader/machine.js'
+import type { WritebackEffect, WritebackInput } from '../../src/actors/writeback/machine.js'
+import { Storage } from '../../src/manager/storage/storage.js'
+import { SLOT_STATE } from '../../src/shared/layout/slot-states.js'
+import type { LaneMachine } from './lanes.js'
+import type { Twin } from './world.js'
+
+/**
+ * Bugs of the kind that this simulator exists for, each planted in one place of otherwise real code. A simulator that
+ * does not find them proves nothing when it finds nothing.
+ */
+interface Planted extends Twin {
+  /** What a violation of it says: found for another reason is not found. */
+  readonly shows: RegExp
+}
+
+export const TWINS: readonly Planted[] = [
+  {
+    name: 'memory of an abandoned block is freed while copies into it are in flight',
+    shows: /^O2: (frees|a job)/,
+    entries: (Base) =>
+      class extends Base {
+        override hide(entry: number): void {
+          const inUse = this.directory.interests(entry) > 0
+          super.hide(entry)
+          if (inUse && this.directory.dramSlot(entry) >= 0 && !this.resident(entry)) this.deallocate(entry)
+        }
+      },
+  },
+  {
+    name: 'blocks are found while they are still being assembled',
+    shows: /^V1/,
+    storage: (...args) =>
+      new (class extends Storage {
+        override published(entry: number): boolean {
+          return entry >= 0 && (super.published(entry) || this.assembling(entry))
+        }
+      })(...args),
+  },
+  {
+    name: 'leases and restores do not hold their blocks',
+    shows: /^(O7|O2)|an offset is asked/,
+    storage: (...args) =>
+      new (class extends Storage {
+        override hold(): void {}
+        override drop(): void {}
+      })(...args),
+  },
+  {
+    name: 'a restore says DONE when its copies were queued',
+    shows: /^O2: a slot ended/,
+    dramWorker: (real) => new EarlyFinish(real),
+  },
+  { name: 'reads are handed on unverified', shows: /^V5/, hostReader: (real) => new Credulous(real) },
+  {
+    name: 'a write is reported before all of its pieces ended',
+    shows: /^O2: (frees|reserves)/,
+    writeback: (real) => new HastyWriter(real),
+  },
+  {
+    name: 'an entry whose fill failed stays in DRAM as if it were whole',
+    shows: /^V5/,
+    entries: (Base) =>
+      class extends Base {
+        override deallocate(entry: number): void {
+          if (this.published(entry)) this.filled(entry)
+          else super.deallocate(entry)
+        }
+      },
+  },
+]
+
+/** Around a real machine: the same inputs, other effects. */
+abstract class Around<Input extends { kind: string }, Effect> implements LaneMachine<Input, Effect> {
+  protected readonly real: LaneMachine<Input, Effect>
+
+  constructor(real: LaneMachine<Input, Effect>) {
+    this.real = real
+  }
+
+  get idle(): boolean {
+    return this.real.idle
+  }
+
+  get stopped(): boolean {
+    return this.real.stopped
+  }
+
+  step(input: Parameters<LaneMachine<Input, Effect>['step']>[0], out: Effect[]): void {
+    const own: Effect[] = []
+    this.real.step(input, own)
+    this.pass(input as Input, own, out)
+  }
+
+  protected abstract pass(input: Input, effects: Effect[], out: Effect[]): void
+}
+
+/** Finishes the slot of a restore together with the copies that it has just queued. */
+class EarlyFinish extends Around<DramWorkerInput, DramWorkerEffect> {
+  readonly #early = new Set<string>()
+
+  protected pass(input: DramWorkerInput, effects: DramWorkerEffect[], out: DramWorkerEffect[]): void {
+    for (const effect of effects) {
+      if (
+        effect.kind === 'finish-slot' &&
+        this.#early.delete(`${effect.slots}/${effect.slot}/${effect.slotGeneration}`)
+      )
+        continue
+      out.push(effect)
+    }
+    if (input.kind !== 'request' || input.request.kind !== 'restore' || input.request.more === 1) return
+    const { slots, slot, slotGeneration, bytes, admitUs } = input.request
+    if (!effects.some(({ kind }) => kind === 'copy')) return
+    this.#early.add(`${slots}/${slot}/${slotGeneration}`)
+    const state = SLOT_STATE.done
+    out.push({
+      kind: 'finish-slot',
+      slots,
+      slot,
+      slotGeneration,
+      state,
+      errorCode: 0,
+      firstFailed: 0xffff_ffff,
+      bytes,
+      admitUs,
+    })
+  }
+}
+
+/** Asks the disk not to check anything. */
+class Credulous extends Around<HostReaderInput, HostReaderEffect> {
+  protected pass(_: HostReaderInput, effects: HostReaderEffect[], out: HostReaderEffect[]): void {
+    for (const effect of effects) out.push(effect.kind === 'submit-read' ? { ...effect, verify: false } : effect)
+  }
+}
+
+/** Answers a write job, with success, at the first of its completions. */
+class HastyWriter extends Around<WritebackInput, WritebackEffect> {
+  #jobs: { job: number; bytes: number }[] = []
+  readonly #answered = new Set<number>()
+
+  protected pass(input: WritebackInput, effects: WritebackEffect[], out: WritebackEffect[]): void {
+    if (input.kind === 'request' && input.request.kind === 'write') {
+      const { job, list } = input.request
+      let bytes = 0
+      for (let at = 1; at < list.length; at += 2) bytes += list.doubles[list.offset + at] as number
+      this.#jobs.push({ job, bytes })
+    }
+    for (const effect of effects) {
+      if (effect.kind === 'reply' && effect.reply.kind === 'write-done') {
+        const { job } = effect.reply
+        this.#jobs = this.#jobs.filter((each) => each.job !== job)
+        if (this.#answered.delete(job)) continue
+      }
+      out.push(effect)
+    }
+    const first = this.#jobs[0]
+    if (input.kind !== 'io-completed' || first === undefined || this.#answered.has(first.job)) return
+    this.#answered.add(first.job)
+    const reply = { kind: 'write-done', job: first.job, status: 0, bytes: first.bytes, latencyUs: 1 } as const
+    out.push({ kind: 'reply', reply })
+  }
+}
