@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { census } from '../../../src/manager/storage/census.js'
 import { STORAGE_COUNT } from '../../../src/manager/storage/counters.js'
+import type { FillPurpose } from '../../../src/manager/storage/ports.js'
 import { InvariantError } from '../../../src/shared/base/errors.js'
 import { type Fixture, find, keysOf, land, runsOf, token } from './fixture.js'
 
@@ -25,7 +26,10 @@ const WEIGHTS = {
   abandon: 1,
   hold: 4,
   drop: 6,
-  fill: 16,
+  fill: 12,
+  guess: 6,
+  use: 8,
+  restored: 3,
   leave: 2,
   read: 30,
   'read-failed': 1,
@@ -109,7 +113,17 @@ export class Driver {
         return
       }
       case 'fill':
-        return this.#fill(this.#visibleKey(pick))
+        return this.#fill(this.#visibleKey(pick), 'demand')
+      case 'guess':
+        return this.#fill(this.#visibleKey(pick), 'speculation')
+      case 'use':
+      case 'restored': {
+        const entry = find(this.#of, this.#visibleKey(pick))
+        if (entry < 0) return
+        storage[operation](entry)
+        if (operation === 'use') storage.returned(entry)
+        return
+      }
       case 'leave': {
         const [left] = this.#waiters.splice(pick % Math.max(1, this.#waiters.length), 1)
         if (left !== undefined) this.#leave(left)
@@ -199,6 +213,11 @@ export class Driver {
     for (const [gauge, value] of Object.entries(storage.gauges())) same(`gauge ${gauge} at rest`, value, 0)
     same('quiesced', storage.quiesced, true)
     const { tally } = this.#of
+    same(
+      'outcome of guesses',
+      tally.of(STORAGE_COUNT.warmPreparedBytes),
+      tally.of(STORAGE_COUNT.warmRestoredBytes) + tally.of(STORAGE_COUNT.warmUnusedBytes),
+    )
     const drops = [
       STORAGE_COUNT.dropNoSpacePinned,
       STORAGE_COUNT.dropFailed,
@@ -219,7 +238,7 @@ export class Driver {
     const { entry, outcome } = storage.claim(classId, keysOf(key), 0)
     same('claim of a visible key', outcome === 'present', this.#truth.has(key))
     if (outcome === 'present' || outcome === 'directory-full') return
-    if (storage.allocate(entry) === 'no-memory') return storage.abandon(entry)
+    if (storage.allocate(entry) !== 'ok') return storage.abandon(entry)
     const whole = runsOf(geometry, 0)
     const first = whole.slice(0, 2)
     const last = whole.map(({ granule, itemCount }) => ({ granule, firstItem: itemCount - 1, itemCount: 1 }))
@@ -265,12 +284,12 @@ export class Driver {
     this.#holds.push({ entry, generation, dram: storage.inDram(entry), ssd: storage.onSsd(entry) })
   }
 
-  #fill(key: number): void {
+  #fill(key: number, purpose: FillPurpose): void {
     const { storage } = this.#of
     const entry = find(this.#of, key)
     if (entry < 0) return
     const waiter = ++this.#lastWaiter
-    const outcome = storage.fill(entry, waiter)
+    const outcome = storage.fill(entry, waiter, purpose)
     same('resident', outcome === 'resident', storage.inDram(entry))
     if (outcome === 'started' || outcome === 'joined') this.#waiters.push({ entry, waiter })
   }
