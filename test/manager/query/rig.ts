@@ -46,7 +46,10 @@ export function keyBytes(...blocks: readonly number[]): Uint8Array {
 export class QueryRig {
   readonly machine: ManagerMachine
   readonly storage: Storage
+  /** Storage's counters. */
   readonly tally = new FakeTally()
+  /** The verbs' counters. */
+  readonly verbs = new FakeTally()
   readonly groups: readonly GroupSpec[]
   /** Reads that were asked for, in order. */
   readonly reads: PendingRead[] = []
@@ -85,7 +88,7 @@ export class QueryRig {
       this.#storage = new Storage(sizes, ports, this.tally)
       return this.#storage
     }
-    this.machine = new ManagerMachine(all, plainPorts(), make, this.tally, 1)
+    this.machine = new ManagerMachine(all, plainPorts(), make, this.verbs, 1)
     if (this.#storage === null) throw new Error('the machine makes its storage')
     this.storage = this.#storage
     for (let rank = 0; rank < ranks; rank++) {
