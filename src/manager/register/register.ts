@@ -85,9 +85,11 @@ function join(
       rank,
     })
   }
+  const groups = groupsOf(message)
+  if (isRefusal(groups)) return groups
   const allocationBytes = importAll(context, message, fds, acquired)
   if (isRefusal(allocationBytes)) return allocationBytes
-  const geometry = buildRank(rankSpec(message, allocationBytes))
+  const geometry = buildRank(rankSpec(message, groups, allocationBytes))
   if (isRefusal(geometry)) return geometry
   const canary = checkCanaries(context.ports, message, acquired.mappings)
   if (canary !== null) return canary
@@ -221,9 +223,23 @@ function importAll(
   return bytes
 }
 
-function rankSpec(message: RegisterRequest, allocationBytes: readonly number[]) {
-  const groups: GroupSpec[] = []
-  for (const { id, kind, blockTokens } of message.groups) groups[id] = { kind, blockTokens }
+/** Groups by id: ids are 0 … n - 1, each once, in any order. */
+function groupsOf({ groups }: RegisterRequest): GroupSpec[] | Refusal {
+  const specs: GroupSpec[] = []
+  for (const { id, kind, blockTokens } of groups) {
+    if (id >= groups.length || specs[id] !== undefined) {
+      return refuse(
+        'geometry_invalid',
+        `Cannot register group ${id}: the ids of ${groups.length} groups are 0 to ${groups.length - 1}, each once`,
+        { group: id, groups: groups.length },
+      )
+    }
+    specs[id] = { kind, blockTokens }
+  }
+  return specs
+}
+
+function rankSpec(message: RegisterRequest, groups: readonly GroupSpec[], allocationBytes: readonly number[]) {
   return {
     tpRank: message.tpRank,
     ppRank: message.ppRank,
