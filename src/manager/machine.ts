@@ -23,7 +23,7 @@ import { Instances } from './register/instances.js'
 import { register } from './register/register.js'
 import { restore } from './restore/restore.js'
 import { cancel, unregister } from './sessions/cancelling.js'
-import { attach, hello, versionRefusal } from './sessions/greeting.js'
+import { attach, hello, speaks, versionRefusal } from './sessions/greeting.js'
 import { dropDram, inspect, ownership } from './sessions/inspecting.js'
 import { disconnect, leave } from './sessions/leaving.js'
 import { reply, replyError, replyRefusal } from './sessions/replies.js'
@@ -245,7 +245,8 @@ export class ManagerMachine {
       if (!(error instanceof ProtocolError)) throw error
       this.#closeAll(fds)
       const versions = session.phase === 'new' ? helloVersions(frame) : null
-      if (versions === null) replyError(context, session, request, error.code, error.message, error.values)
+      if (versions === null || speaks(versions))
+        replyError(context, session, request, error.code, error.message, error.values)
       else replyRefusal(context, session, request, versionRefusal(versions.protoMin, versions.protoMax))
       // The stream may be out of step with its frames: nothing after this can be trusted.
       context.out.push({ kind: 'close-connection', connection })
