@@ -39,6 +39,14 @@ import { ManagerTally } from './tally.js'
 export type StorageFactory = (ports: StoragePorts) => PageStorage
 
 /**
+ * Where a start begins to number leases and tickets: 2^31 of them are its own, so that one of an earlier start, which a
+ * scheduler may still hold, is unknown here instead of being somebody else's.
+ */
+function firstNumberOf(epoch: number): number {
+  return (epoch % 2 ** 21) * 2 ** 31 + 1
+}
+
+/**
  * The Manager's decisions: sessions, leases, verbs and storage under one `step`. Owned by one thread; everything it
  * wants done is an effect, everything it learns is an input.
  *
@@ -73,12 +81,12 @@ export class ManagerMachine {
       ports,
       tally: new ManagerTally(tally),
       storage,
-      leases: new LeaseTable(options.queriesMax, storage),
+      leases: new LeaseTable(options.queriesMax, storage, firstNumberOf(options.epoch)),
       queryBudget: new ByteBudget(options.queryBudgetBytes),
       leaseRecords: new LeaseRecords(),
       sessions: new Sessions(),
       instances: new Instances(),
-      queries: new Queries(),
+      queries: new Queries(firstNumberOf(options.epoch)),
       publications: new Publications(),
       syncs: new Syncs(),
       dramJobs: new LaneJobs(DRAM_JOBS_MAX),

@@ -433,7 +433,7 @@ test.serial(
         [
           'a publication of an unknown group',
           'group_unknown',
-          { ...publish, groups: [{ ...publish.groups[0]!, group: 3 }] },
+          { ...publish, groups: publish.groups.map((group) => ({ ...group, group: 3 })) },
         ],
         [
           'a publication of a group twice',
