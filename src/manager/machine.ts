@@ -24,7 +24,7 @@ import { Instances } from './register/instances.js'
 import { register } from './register/register.js'
 import { restore } from './restore/restore.js'
 import { cancel, unregister } from './sessions/cancelling.js'
-import { attach, hello, versionRefusal } from './sessions/greeting.js'
+import { attach, hello, speaks, versionRefusal } from './sessions/greeting.js'
 import { dropDram, inspect, ownership } from './sessions/inspecting.js'
 import { disconnect, leave } from './sessions/leaving.js'
 import { reply, replyError, replyRefusal } from './sessions/replies.js'
@@ -38,6 +38,14 @@ import { ManagerTally } from './tally.js'
 
 /** Makes the storage that the machine owns, with the ports the machine gives it. */
 export type StorageFactory = (ports: StoragePorts) => PageStorage
+
+/**
+ * Where a start begins to number leases and tickets: 2^31 of them are its own, so that one of an earlier start, which a
+ * scheduler may still hold, is unknown here instead of being somebody else's.
+ */
+function firstNumberOf(epoch: number): number {
+  return (epoch % 2 ** 21) * 2 ** 31 + 1
+}
 
 /**
  * The Manager's decisions: sessions, leases, verbs and storage under one `step`. Owned by one thread; everything it
@@ -74,12 +82,12 @@ export class ManagerMachine {
       ports,
       tally: new ManagerTally(tally),
       storage,
-      leases: new LeaseTable(options.queriesMax, storage),
+      leases: new LeaseTable(options.queriesMax, storage, firstNumberOf(options.epoch)),
       queryBudget: new ByteBudget(options.queryBudgetBytes),
       leaseRecords: new LeaseRecords(),
       sessions: new Sessions(),
       instances: new Instances(),
-      queries: new Queries(),
+      queries: new Queries(firstNumberOf(options.epoch)),
       publications: new Publications(),
       syncs: new Syncs(),
       dramJobs: new LaneJobs(DRAM_JOBS_MAX),
@@ -246,7 +254,8 @@ export class ManagerMachine {
       if (!(error instanceof ProtocolError)) throw error
       this.#closeAll(fds)
       const versions = session.phase === 'new' ? helloVersions(frame) : null
-      if (versions === null) replyError(context, session, request, error.code, error.message, error.values)
+      if (versions === null || speaks(versions))
+        replyError(context, session, request, error.code, error.message, error.values)
       else replyRefusal(context, session, request, versionRefusal(versions.protoMin, versions.protoMax))
       // The stream may be out of step with its frames: nothing after this can be trusted.
       context.out.push({ kind: 'close-connection', connection })

@@ -1,4 +1,4 @@
-import { ERROR_CODES } from '../../shared/base/errors.js'
+import { ERROR_CODES, errorCodeName, provesLoss } from '../../shared/base/errors.js'
 import { invariant, unreachable } from '../../shared/base/invariant.js'
 import type { Tally } from '../../shared/base/tally.js'
 import { COPY, SOURCE } from '../../shared/layout/descriptors.js'
@@ -200,7 +200,7 @@ export class HostRestoreMachine {
 
   #readFailed(job: RestoreJob, read: number, status: number, out: HostRestoreEffect[]): void {
     this.#reads.free(job, read)
-    if (status === ERROR_CODES.checksum_mismatch) job.damaged.add(job.readField(read, SOURCE.generation))
+    if (provesLoss(errorCodeName(status))) job.damaged.add(job.readField(read, SOURCE.generation))
     // A read that was dropped because the job is ending says nothing new about it.
     const dropped = status === ERROR_CODES.cancelled && job.status !== ERROR_CODES.ok
     job.fail(status, dropped ? [] : job.served(read))

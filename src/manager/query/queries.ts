@@ -26,7 +26,11 @@ export interface Query {
 /** Open queries by ticket. Tickets are never reused. */
 export class Queries {
   readonly #open = new Map<number, Query>()
-  #next = 1
+  #next: number
+
+  constructor(firstTicket = 1) {
+    this.#next = firstTicket
+  }
 
   get count(): number {
     return this.#open.size
