@@ -116,6 +116,8 @@ function fillTables(groups: number, geometry: GroupGeometry, keys: Uint8Array) {
     shards: Array.from({ length: shards }, (_, file) => ({ file, capacityBytes, store: 0, writer: 0 })),
     extentAlignmentBytes: SECTOR_BYTES,
     ...{ writeQueueBytesMax: 0, writeWindowBytes: 0, writeWindowBytesMin: 0, writeWindowRestoreUs: 0 },
+    writePolicy: 'all',
+    cache: { protectedBytesMax: 0, lfuAdmission: false },
     assemblyAgeUsMax: 0,
   })
   const { directory, extents, classes } = tables

@@ -112,6 +112,7 @@ ERROR_CODES: dict[str, int] = {
     "group_unknown": 101,
     "layers_missing": 102,
     "query_empty": 104,
+    "ticket_mismatch": 105,
     "cancelled": 110,
     "session_closed": 111,
     "draining": 112,

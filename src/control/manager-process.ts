@@ -15,13 +15,16 @@ import { describeProbe } from '../binding/probe.js'
 import type { Native, PoolReport, Probe } from '../binding/surface.js'
 import { controlReplyCodec, controlRequestCodec } from '../manager/codecs.js'
 import type { ControlReply, ControlRequest } from '../manager/messages.js'
-import { ACTOR, MANAGER_ENTRY, MANAGER_LAYOUT, type ManagerParams } from '../manager/params.js'
+import { ACTOR, MANAGER_ENTRY, type ManagerParams } from '../manager/params.js'
+import { managerLayout } from '../manager/series.js'
 import { CapabilityError } from '../shared/base/errors.js'
 import { SECTOR_BYTES } from '../shared/base/units.js'
 import type { CounterLayout } from '../shared/rings/counter-page.js'
 import { type ManagerConfig, managerOptions, type ResolvedConfig, resolveConfig } from './config.js'
 import { Crew } from './crew.js'
 import { checkDescriptorLimit } from './descriptors.js'
+import { CONTENT_GAUGES } from './metrics/content-gauges.js'
+import { featuresOf, shownWith } from './metrics/features.js'
 import type { Page, Shown } from './metrics/page-metrics.js'
 import { gaugesOf, metricsOf } from './metrics/registry.js'
 import { ensurePrivateFolder } from './private-folder.js'
@@ -54,24 +57,15 @@ export interface DrainReport {
 }
 
 /** Reads or writes that one lane keeps in flight: enough for one NVMe device. */
-const IO_DEPTH = 128
+export const IO_DEPTH = 128
 /** Parts of jobs that a copying lane keeps on its stream, and granules in one part: about 16 MiB at most each. */
 const STREAM_PARTS = 16
-const PART_DESCRIPTORS = 32
-
-/** Gauges that describe capacity or content: everything else must be zero at rest. */
-const NOT_OWNERSHIP = new Set([
-  'orbitkv_build_info',
-  'orbitkv_pool_capacity_bytes',
-  'orbitkv_pool_largest_free_bytes',
-  'orbitkv_pool_used_bytes',
-  'orbitkv_cache_resident_bytes',
-  'orbitkv_cache_resident_blocks',
-  'orbitkv_directory_entries',
-  'orbitkv_ssd_used_bytes',
-  'orbitkv_ssd_write_window_bytes',
-  'orbitkv_query_reserved_bytes_peak',
-])
+export const PART_DESCRIPTORS = 32
+/**
+ * The same for restores from SSD, whose granules land one by one: enough that the stream never waits for the lane, and
+ * so few that what lands meanwhile goes as one part.
+ */
+export const RESTORE_PARTS = 4
 
 /** Rows of the directory: an entry of 64 bytes for every 4 KiB of the tiers, within bounds. */
 const ENTRIES_MIN = 1 << 16
@@ -115,7 +109,7 @@ export class RunningManager {
     this.drained = parts.drained
     this.drainAsked = parts.drainAsked
     const ssd = parts.shards.stores > 0
-    this.shown = (name) => ssd || !name.startsWith('ssd_')
+    this.shown = shownWith(featuresOf(parts.report.config))
     this.metrics = metricsOf(this.pages, this.shown, { io: parts.report.io, ssd: ssd ? 'on' : 'off' })
   }
 
@@ -158,7 +152,7 @@ export class RunningManager {
       shards.close()
       native.closePool(memory.report.pool)
     }
-    const crew = new Crew(wire(shards.stores), onDeath)
+    const crew = new Crew(wire(shards.stores, resolved), onDeath)
     try {
       return await RunningManager.man(crew, native, memory, shards, report, [uid, ...resolved.allowUids], release)
     } catch (error) {
@@ -197,6 +191,7 @@ export class RunningManager {
     crew.spawn(ACTOR.dramWorker, DRAM_WORKER_ENTRY, dram)
     const restore: HostRestoreParams = {
       ...copies,
+      parts: RESTORE_PARTS,
       readers: Array.from({ length: shards.stores }, (_, store) => ACTOR.hostReader(store)),
       windowOffsetBytes: memory.windowOffsetBytes,
       windowBytes: memory.windowBytes,
@@ -231,7 +226,7 @@ export class RunningManager {
     await crew.whole(Promise.all([manager.ready, serving]))
     crew.complete()
     const pages = [
-      { buffer: wiring.seat(ACTOR.manager).counters, layout: MANAGER_LAYOUT },
+      { buffer: wiring.seat(ACTOR.manager).counters, layout: managerLayout(config.reuseWindows) },
       ...laneNames(shards.stores).map(({ name, layout }) => ({ buffer: wiring.seat(name).counters, layout })),
     ]
     return new RunningManager({ report, shards, lanes, seat, outbox, pages, drained, drainAsked, release })
@@ -259,7 +254,7 @@ export class RunningManager {
     this.seat.close()
     const leaks: Record<string, number> = {}
     for (const [name, value] of this.gauges()) {
-      if (value !== 0 && !NOT_OWNERSHIP.has(name.replace(/\{.*/, ''))) leaks[name] = value
+      if (value !== 0 && !CONTENT_GAUGES.has(name.replace(/\{.*/, ''))) leaks[name] = value
     }
     this.release()
     return { unfinished, leaks }
@@ -327,10 +322,10 @@ function laneNames(stores: number): { readonly name: string; readonly layout: Co
 }
 
 /** Every actor and every ring. */
-function wire(stores: number): Wiring {
+function wire(stores: number, config: ResolvedConfig): Wiring {
   const wiring = new Wiring()
   wiring.actor(ACTOR.main, { series: [], histograms: [] })
-  wiring.actor(ACTOR.manager, MANAGER_LAYOUT)
+  wiring.actor(ACTOR.manager, managerLayout(config.reuseWindows))
   for (const { name, layout } of laneNames(stores)) wiring.actor(name, layout)
   wiring.connectPair(ACTOR.main, ACTOR.manager)
   for (const { name } of laneNames(stores)) wiring.connectPair(ACTOR.manager, name)
@@ -362,6 +357,11 @@ function managerParams(
       writeWindowBytes: config.writeInFlightBytes,
       writeWindowBytesMin: Math.min(config.writeInFlightBytes, 4 << 20),
       writeWindowRestoreUs: 5_000,
+      writePolicy: config.writePolicy,
+      cache: {
+        protectedBytesMax: Math.floor((memory.windowOffsetBytes * config.cacheProtectedPercent) / 100),
+        lfuAdmission: config.lfuAdmission,
+      },
       assemblyAgeUsMax: 60_000_000,
     },
     stores: shards.stores,

@@ -1,5 +1,5 @@
 import type { LaneDeath } from '../actors/runtime/spawn.js'
-import type { ManagerConfig } from '../control/config.js'
+import { type ManagerConfig, POLICY_DEFAULTS } from '../control/config.js'
 
 /** The SSD tier of a runtime. */
 export interface SsdOptions {
@@ -63,6 +63,7 @@ export function configOf(options: OpenOptions): ManagerConfig {
     readRoute: options.readRoute ?? 'dram',
     queryBudgetBytes: options.queryBudgetBytes ?? null,
     queryInstanceBudgetBytes: options.queryInstanceBudgetBytes ?? null,
+    ...POLICY_DEFAULTS,
     leaseUs: (options.leaseMs ?? 30_000) * 1000,
     writeQueueBytes: ssd?.writeQueueBytes ?? null,
     writeInFlightBytes: ssd?.writeInFlightBytes ?? 16 * MIB,

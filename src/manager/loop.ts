@@ -16,7 +16,8 @@ import { type ManagerSinks, perform } from './effects.js'
 import { ManagerMachine } from './machine.js'
 import type { ManagerEffect, ManagerInput } from './messages.js'
 import { nativePorts } from './native-ports.js'
-import { ACTOR, MANAGER_LAYOUT, type ManagerParams } from './params.js'
+import { ACTOR, type ManagerParams } from './params.js'
+import { managerLayout } from './series.js'
 import { Storage } from './storage/storage.js'
 
 /** Entries of the port: the manager submits no reads and writes of its own. */
@@ -31,7 +32,7 @@ function main(): void {
   const { seat, params } = workerInput<ManagerParams>()
   const native = loadNative()
   const actor = new Actor(seat, (port) => native.wake(port))
-  const counters = actor.counters(MANAGER_LAYOUT)
+  const counters = actor.counters(managerLayout(params.options.reuseWindows))
   const storageTally: Tally = {
     add: (counter, amount) => counters.add(VERB_SERIES.length + counter, amount),
     set: (gauge, value) => counters.set(VERB_SERIES.length + gauge, value),

@@ -6,15 +6,20 @@ import { WRITEBACK_LAYOUT } from '../../src/actors/writeback/params.js'
 import { FLAGS } from '../../src/cli/flags.js'
 import { familiesOf } from '../../src/control/metrics/page-metrics.js'
 import { metricsOf } from '../../src/control/metrics/registry.js'
-import { MANAGER_LAYOUT } from '../../src/manager/params.js'
+import { MANAGER_DEFAULTS } from '../../src/manager/options.js'
+import { managerLayout } from '../../src/manager/series.js'
 import { createCounterPage } from '../../src/shared/rings/counter-page.js'
 import { codeOf, document, tableRows, tableUnder } from '../support/document.js'
 
 const TEXT = document('docs/operating.md')
 
-const PAGES = [MANAGER_LAYOUT, DRAM_WORKER_LAYOUT, HOST_RESTORE_LAYOUT, HOST_READER_LAYOUT, WRITEBACK_LAYOUT].map(
-  (layout) => ({ buffer: createCounterPage(layout), layout }),
-)
+const PAGES = [
+  managerLayout(MANAGER_DEFAULTS.reuseWindows),
+  DRAM_WORKER_LAYOUT,
+  HOST_RESTORE_LAYOUT,
+  HOST_READER_LAYOUT,
+  WRITEBACK_LAYOUT,
+].map((layout) => ({ buffer: createCounterPage(layout), layout }))
 
 /** Flags of the page with their defaults as they are typed; null: unset. */
 function flagsOf(text: string): [string, string | null][] {

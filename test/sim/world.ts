@@ -219,6 +219,8 @@ export class World {
       writeWindowBytes: 2 * blockBytes.disk,
       writeWindowBytesMin: 4096,
       writeWindowRestoreUs: 2_000,
+      writePolicy: 'all',
+      cache: { protectedBytesMax: 0, lfuAdmission: false },
       assemblyAgeUsMax: sizes.assemblyAgeUs,
     }
     const options: ManagerOptions = {

@@ -217,6 +217,41 @@ export const SAMPLES: readonly { readonly name: string; readonly request: number
   { name: 'ping', request: 20, message: { kind: 'ping', seq: 2 ** 40 + 1, slotsOutstanding: 2 } },
   { name: 'stats', request: 21, message: { kind: 'stats' } },
   {
+    name: 'prepare',
+    request: 22,
+    message: {
+      kind: 'prepare',
+      requestId: 99,
+      revision: 0,
+      groups: [{ group: 0, firstBlock: 1, keys: pattern(64, 41) }],
+    },
+  },
+  {
+    name: 'prepare: nothing asked',
+    request: 22,
+    message: { kind: 'prepare', requestId: U64, revision: U32, groups: [] },
+  },
+  { name: 'prepare_poll', request: 23, message: { kind: 'prepare_poll', ticket: U64 } },
+  {
+    name: 'claim',
+    request: 24,
+    message: {
+      kind: 'claim',
+      ticket: 6,
+      requestId: 99,
+      revision: 1,
+      groups: [
+        { group: 0, firstBlock: 1, keys: pattern(64, 41) },
+        { group: U32, firstBlock: U32, keys: new Uint8Array(0) },
+      ],
+    },
+  },
+  {
+    name: 'warm',
+    request: 25,
+    message: { kind: 'warm', groups: [{ group: 1, firstBlock: 0, keys: pattern(32, 42) }] },
+  },
+  {
     name: 'welcome',
     request: 1,
     message: {
@@ -303,6 +338,17 @@ export const SAMPLES: readonly { readonly name: string; readonly request: number
       ],
     },
   },
+  {
+    name: 'prepared: loading',
+    request: 22,
+    message: { kind: 'prepared', ticket: 6, blocks: 3, blocksReady: 1, loading: true, expiresInMs: 1000 },
+  },
+  {
+    name: 'prepared: ends of every field',
+    request: 23,
+    message: { kind: 'prepared', ticket: U64, blocks: U32, blocksReady: U32, loading: false, expiresInMs: U32 },
+  },
+  { name: 'warming', request: 25, message: { kind: 'warming', accepted: 4, resident: 2, skipped: U32 } },
   { name: 'numbers: none', request: 19, message: { kind: 'numbers', values: [] } },
   { name: 'pong', request: 20, message: { kind: 'pong', seq: 2 ** 40 + 1, managerEpoch: 3 } },
   {

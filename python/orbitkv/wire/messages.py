@@ -34,6 +34,8 @@ _digest = fixed(32)
 _instance_id = fixed(16)
 _slot = {"slot": u32, "generation": between(u64, 1, SLOT_GENERATION_MAX)}
 
+_query_groups = many(record(group=u32, firstBlock=u32, keys=keys), 64)
+
 _allocation = variant(
     host_fd=record(bytes=u64),
     cuda_ipc=record(bytes=u64),
@@ -105,7 +107,7 @@ REQUESTS: dict[str, tuple[int, Field]] = {
             requestId=u64,
             revision=u32,
             allowSsd=boolean,
-            groups=many(record(group=u32, firstBlock=u32, keys=keys), 64),
+            groups=_query_groups,
         ),
     ),
     "query_poll": (5, record(ticket=u64)),
@@ -129,6 +131,10 @@ REQUESTS: dict[str, tuple[int, Field]] = {
     "inspect": (15, record(what=_name)),
     "ping": (16, record(seq=u64, slotsOutstanding=u32)),
     "stats": (17, record()),
+    "prepare": (18, record(requestId=u64, revision=u32, groups=_query_groups)),
+    "prepare_poll": (19, record(ticket=u64)),
+    "claim": (20, record(ticket=u64, requestId=u64, revision=u32, groups=_query_groups)),
+    "warm": (21, record(groups=_query_groups)),
 }
 
 REPLIES: dict[str, tuple[int, Field]] = {
@@ -173,6 +179,8 @@ REPLIES: dict[str, tuple[int, Field]] = {
     "publishing": (138, record(accepted=u32, present=u32, assembling=u32, skipped=u32)),
     "numbers": (139, record(values=many(record(name=_name, value=f64), 4096))),
     "pong": (140, record(seq=u64, managerEpoch=u64)),
+    "prepared": (142, record(ticket=u64, blocks=u32, blocksReady=u32, loading=boolean, expiresInMs=u32)),
+    "warming": (143, record(accepted=u32, resident=u32, skipped=u32)),
     "error": (
         141,
         record(code=u16, message=text(256), values=many(record(name=_name, value=_name), 64)),

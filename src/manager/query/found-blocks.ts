@@ -1,7 +1,7 @@
 import { NONE } from '../../shared/directory/directory.js'
 import { KEY_BYTES } from '../../shared/layout/wire/limits.js'
 import type { MessageOf } from '../../shared/layout/wire/messages.js'
-import { askedTokens, type GroupPresence, neededAt } from '../../shared/planning/recovery.js'
+import { askedTokens, type BlockRange, type GroupPresence, neededAt } from '../../shared/planning/recovery.js'
 import type { Seal } from '../register/instances.js'
 import type { PageStorage } from '../storage/page-storage.js'
 
@@ -26,7 +26,11 @@ export interface FoundGroup extends GroupPresence {
 export type FoundBlocks = readonly FoundGroup[]
 
 /** Looks up every key of a query. Holds nothing. */
-export function findBlocks(storage: PageStorage, seal: Seal, message: MessageOf<'query'>): FoundBlocks {
+export function findBlocks(
+  storage: PageStorage,
+  seal: Seal,
+  message: { readonly groups: MessageOf<'query'>['groups']; readonly allowSsd: boolean },
+): FoundBlocks {
   return message.groups.map(({ group, firstBlock, keys }) => {
     // The shape of the query was checked: the group exists.
     const geometry = seal.geometry.groups[group] as Seal['geometry']['groups'][number]
@@ -61,13 +65,8 @@ export function failBlock(found: FoundBlocks, entry: number): void {
   }
 }
 
-/** Blocks that the request would need at the largest boundaries it asks about, one for each group alone. */
-export function requestedBlocks(found: FoundBlocks): number {
-  let blocks = 0
-  for (const group of found) {
-    const whole = { ...group, present: new Uint8Array(group.asked) }
-    const needed = neededAt(whole, askedTokens(whole))
-    if (needed !== null) blocks += needed.end - needed.first
-  }
-  return blocks
+/** Positions of a group that the request would need at the largest boundary it asks about. */
+export function requestedRange(group: FoundGroup): BlockRange {
+  const whole = { ...group, present: new Uint8Array(group.asked) }
+  return neededAt(whole, askedTokens(whole)) ?? { first: 0, end: 0 }
 }

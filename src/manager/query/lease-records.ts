@@ -1,3 +1,4 @@
+import type { Reservation } from '../../shared/scheduling/query-budget.js'
 import type { Session } from '../sessions/session.js'
 
 /**
@@ -19,8 +20,8 @@ export interface LeaseRecord {
   readonly session: Session
   readonly spans: readonly GroupSpan[]
   readonly entries: Int32Array
-  /** Charged to the instance's query budget until the lease ends. */
-  readonly bytes: number
+  /** Charged until the lease and every restore that redeemed it have ended. */
+  readonly reservation: Reservation
 }
 
 /** Records of all live leases. */

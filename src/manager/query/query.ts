@@ -1,18 +1,12 @@
 import { isRefusal, type Refusal, refuse } from '../../shared/base/refusal.js'
-import { KEY_BYTES } from '../../shared/layout/wire/limits.js'
 import type { MessageOf, WireReply } from '../../shared/layout/wire/messages.js'
-import { legalBoundaries } from '../../shared/planning/recovery.js'
 import type { Context } from '../context.js'
 import { boundInstance } from '../register/bound.js'
-import type { Instance, Seal } from '../register/instances.js'
 import { reply, replyRefusal } from '../sessions/replies.js'
 import type { Session } from '../sessions/session.js'
-import { answerQuery } from './answer.js'
-import { endTicket } from './ending.js'
-import { type FoundBlocks, findBlocks, requestedBlocks } from './found-blocks.js'
+import { endQuery } from './ending.js'
+import { checkGroups, choose, openQuery, progress } from './opening.js'
 import type { Query } from './queries.js'
-import { readSelection } from './reading.js'
-import { BOUNDARY_TOKENS_MAX, bytesAt, type Selection, selectBlocks } from './selection.js'
 
 type QueryRequest = MessageOf<'query'>
 
@@ -26,119 +20,75 @@ export function query(context: Context, session: Session, request: number, messa
 function admit(context: Context, session: Session, message: QueryRequest): WireReply | Refusal {
   const instance = boundInstance(context, session)
   if (isRefusal(instance)) return instance
-  const earlier = context.queries.get(session.queries.get(message.requestId) ?? -1)
-  if (earlier !== undefined) {
-    if (earlier.revision === message.revision) return progress(context, earlier)
-    if (earlier.revision > message.revision) {
-      return refuse(
-        'ticket_unknown',
-        `Cannot take revision ${message.revision} of request ${message.requestId}: ${earlier.revision} replaced it`,
-        { requestId: message.requestId, revision: message.revision },
-      )
-    }
-    endTicket(context, earlier.ticket)
-  }
-  const refusal = checkShape(context, instance.seal, message)
+  const earlier = earlierQuery(context, session, message)
+  if (earlier !== null) return isRefusal(earlier) ? earlier : progress(context, earlier)
+  const refusal = checkGroups(context, instance.seal, message.groups)
   if (refusal !== null) return refusal
-  const outstanding = session.queries.size + session.leases.size
-  if (outstanding >= context.options.queriesPerSessionMax || context.queries.count >= context.options.queriesMax) {
-    return { kind: 'busy' }
+  if (queriesFull(context, session)) return { kind: 'busy' }
+  const choice = choose(context, instance.seal, message, instance.budget.limitBytes('preloading'))
+  if (choice.cut) context.tally.budgetBypass()
+  if (choice.selection.entries.length === 0) {
+    choice.counts.count(context)
+    return { kind: 'miss' }
   }
-  const found = findBlocks(context.storage, instance.seal, message)
-  const selection = choose(context, instance, found)
-  if (selection.entries.length === 0) return { kind: 'miss' }
-  if (!instance.budget.charge(selection.bytes)) {
+  const reservation = instance.budget.reserve(choice.selection.bytes, 'preloading')
+  if (reservation === null) {
     context.tally.budgetWait()
     return { kind: 'busy' }
   }
-  return open(context, session, instance, message, found, selection)
+  const opened = openQuery(context, session, instance, message, choice, reservation, 'demand')
+  addQuery(context, opened)
+  return progress(context, opened)
 }
 
-function checkShape(context: Context, seal: Seal, message: QueryRequest): Refusal | null {
-  const seen = new Set<number>()
-  let keys = 0
-  for (const { group, keys: bytes } of message.groups) {
-    if (seal.geometry.groups[group] === undefined || seen.has(group)) {
-      return refuse('group_unknown', `Cannot query group ${group}: it is unknown or named twice`, { group })
-    }
-    seen.add(group)
-    keys += bytes.length / KEY_BYTES
-  }
-  if (keys === 0) return refuse('query_empty', 'Cannot query without keys')
-  if (keys > context.options.keysPerQueryMax) {
+/** The open query of the same request and revision; an older revision ends, a newer one refuses. */
+export function earlierQuery(
+  context: Context,
+  session: Session,
+  { requestId, revision }: { readonly requestId: number; readonly revision: number },
+): Query | null | Refusal {
+  const earlier = context.queries.get(session.queries.get(requestId) ?? -1)
+  if (earlier === undefined) return null
+  if (earlier.revision === revision) return earlier
+  if (earlier.revision > revision) {
     return refuse(
-      'capacity_queue',
-      `Cannot query ${keys} keys at once: ${context.options.keysPerQueryMax} is the limit`,
-      { keys },
+      'ticket_unknown',
+      `Cannot take revision ${revision} of request ${requestId}: ${earlier.revision} replaced it`,
+      { requestId, revision },
     )
   }
+  endQuery(context, earlier)
   return null
 }
 
-/**
- * The largest legal boundary that the instance may ever hold at once. Hits are the blocks of the largest legal one
- * before that cut; what the request would have needed beyond them at the end of its keys are misses.
- */
-function choose(context: Context, instance: Instance, found: FoundBlocks): Selection {
-  const legal = legalBoundaries(found, BOUNDARY_TOKENS_MAX)
-  const most = selectBlocks(found, legal.at(-1) ?? 0)
-  const hits = most.entries.length
-  context.storage.countRequest(most.entries, hits, requestedBlocks(found) - hits)
-  const limit = Math.min(instance.budget.limitBytes, context.options.queryBudgetBytes)
-  if (most.bytes <= limit) return most
-  context.tally.budgetBypass()
-  return selectBlocks(found, legal.filter((tokens) => bytesAt(found, tokens) <= limit).at(-1) ?? 0)
+/** No further query or lease of the session, or query of anybody, is admitted now. */
+export function queriesFull(context: Context, session: Session): boolean {
+  const outstanding = session.queries.size + session.leases.size
+  return outstanding >= context.options.queriesPerSessionMax || context.queries.count >= context.options.queriesMax
 }
 
-/** Holds every selected entry and starts the reads that the default route needs. The budget is charged. */
-function open(
-  context: Context,
-  session: Session,
-  instance: Instance,
-  message: QueryRequest,
-  found: FoundBlocks,
-  selection: Selection,
-): WireReply {
-  const query: Query = {
-    ticket: context.queries.nextTicket(),
-    session,
-    instance,
-    requestId: message.requestId,
-    revision: message.revision,
-    allowSsd: message.allowSsd,
-    found,
-    selection,
-    waiting: new Set(),
-    endsUs: context.nowUs + context.options.queryUs,
-  }
-  for (const entry of selection.entries) context.storage.hold(entry)
+/** Makes an opened query findable. */
+export function addQuery(context: Context, query: Query): void {
   context.queries.add(query)
-  session.queries.set(query.requestId, query.ticket)
-  if (context.options.readRoute === 'dram') readSelection(context, query)
-  return progress(context, query)
-}
-
-function progress(context: Context, query: Query): WireReply {
-  return query.waiting.size > 0 ? { kind: 'loading', ticket: query.ticket } : answerQuery(context, query)
+  query.session.queries.set(query.requestId, query.ticket)
 }
 
 /** QUERY_POLL: the same answers as QUERY. A ticket answered with anything but LOADING is spent. */
 export function queryPoll(context: Context, session: Session, request: number, message: MessageOf<'query_poll'>): void {
   const query = context.queries.get(message.ticket)
   if (query === undefined || query.session !== session) {
-    return replyRefusal(
-      context,
-      session,
-      request,
-      refuse('ticket_unknown', `Cannot poll ticket ${message.ticket}: it was answered, released or has expired`, {
-        ticket: message.ticket,
-      }),
-    )
+    return replyRefusal(context, session, request, unknownTicket('poll', message.ticket))
   }
   reply(context, session, request, progress(context, query))
 }
 
+export function unknownTicket(action: string, ticket: number): Refusal {
+  return refuse('ticket_unknown', `Cannot ${action} ticket ${ticket}: it was answered, released or has expired`, {
+    ticket,
+  })
+}
+
 /** Queries nobody polled in time lose their interests. */
 export function expireQueries(context: Context): void {
-  for (const query of [...context.queries.overdue(context.nowUs)]) endTicket(context, query.ticket)
+  for (const query of [...context.queries.overdue(context.nowUs)]) endQuery(context, query)
 }

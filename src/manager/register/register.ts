@@ -4,7 +4,6 @@ import { buildRank } from '../../shared/layout/geometry.js'
 import { plainDigest } from '../../shared/layout/namespace.js'
 import type { GroupSpec, RankGeometry, RegionSpec } from '../../shared/layout/regions.js'
 import type { MessageOf } from '../../shared/layout/wire/messages.js'
-import { ByteBudget } from '../../shared/scheduling/byte-budget.js'
 import type { Context } from '../context.js'
 import type { SlotTable } from '../ports.js'
 import { reply, replyRefusal } from '../sessions/replies.js'
@@ -180,7 +179,7 @@ function findOrCreate(
       plainDigest: digest,
       ranks: new Map(),
       sessions: new Set(),
-      budget: new ByteBudget(context.options.queryInstanceBudgetBytes, context.queryBudget),
+      budget: context.queryBudget.instance(context.options.queryInstanceBudgetBytes),
       phase: 'open',
       seal: null,
     }

@@ -113,6 +113,7 @@ export const ERROR_CODES = {
   group_unknown: 101,
   layers_missing: 102,
   query_empty: 104,
+  ticket_mismatch: 105,
   // endings
   cancelled: 110,
   session_closed: 111,

@@ -45,7 +45,7 @@ test('query: READY lists what the lease serves and what another query could have
   const found = ready(rig.query(question()))
   t.deepEqual(lists(found), [[96], [32]])
   t.deepEqual(rig.heldSources(found.lease), { 0: [0, 1, 2, 3, 4, 5], 1: [4, 5], 2: [2] })
-  t.is(rig.machine.context.queryBudget.chargedBytes, 9 * BLOCK_BYTES)
+  t.is(rig.machine.context.queryBudget.total.chargedBytes, 9 * BLOCK_BYTES)
   t.is(found.blocksDram, 9)
   // What `otherBoundaries` promises: without the keys behind it, the same query is served there.
   const smaller = ready(rig.query(question(2, true, 2)))
@@ -88,9 +88,9 @@ test('query: a boundary above the budget gives way to the largest below it', (t)
   publishAll(rig, [bits('11111111'), bits('11111111'), bits('1111')])
   const found = ready(rig.query(question()))
   t.deepEqual(lists(found), [[32], []])
-  t.is(rig.machine.context.queryBudget.chargedBytes, 5 * BLOCK_BYTES)
+  t.is(rig.machine.context.queryBudget.total.chargedBytes, 5 * BLOCK_BYTES)
   rig.ask({ kind: 'release', what: 'lease', id: found.lease })
-  t.is(rig.machine.context.queryBudget.chargedBytes, 0)
+  t.is(rig.machine.context.queryBudget.total.chargedBytes, 0)
 })
 
 test('query: only needed blocks are read, and one that fails takes away the boundaries that need it alone', (t) => {
@@ -99,7 +99,7 @@ test('query: only needed blocks are read, and one that fails takes away the boun
   rig.dropDram()
   t.is(rig.query(question()).kind, 'loading')
   const asked = () => rig.reads.map(({ group, key }) => `${group}:${key}`).join(' ')
-  t.is(asked(), '0:0 0:1 0:2 0:3 0:4 0:5 0:6 0:7 1:6 1:7 2:3')
+  t.is(asked(), '0:0 0:1 0:2 0:3 0:4 0:5 0:6 1:6 0:7 1:7 2:3')
   rig.endRead(
     rig.reads.findIndex(({ group, key }) => group === 1 && key === 6),
     'io_read_failed',
@@ -110,7 +110,7 @@ test('query: only needed blocks are read, and one that fails takes away the boun
   const found = ready(rig.ask({ kind: 'query_poll', ticket: 1 }))
   t.deepEqual(lists(found), [[96], [32, 64]])
   t.is(found.blocksSsd, 9)
-  t.is(rig.machine.context.queryBudget.chargedBytes, 9 * BLOCK_BYTES)
+  t.is(rig.machine.context.queryBudget.total.chargedBytes, 9 * BLOCK_BYTES)
 })
 
 test('query: when the last boundary fails the answer is a miss and nothing is held', (t) => {
@@ -124,7 +124,7 @@ test('query: when the last boundary fails the answer is a miss and nothing is he
   )
   t.is(rig.ask({ kind: 'query_poll', ticket: 1 }).kind, 'miss')
   while (rig.reads.length > 0) rig.endRead(0)
-  t.is(rig.machine.context.queryBudget.chargedBytes, 0)
+  t.is(rig.machine.context.queryBudget.total.chargedBytes, 0)
   t.is(rig.storage.gauges().interests, 0)
 })
 
@@ -287,7 +287,7 @@ function plays(scene: Scene): boolean {
   const known = legalIn(scene, (group, block) => at(scene.presence, group, block) && !failed.has(`${group}:${block}`))
   const last = good.at(-1)
   const { interests } = rig.storage.gauges()
-  const charged = rig.machine.context.queryBudget.chargedBytes
+  const charged = rig.machine.context.queryBudget.total.chargedBytes
   if (last === undefined) return answer.kind === 'miss' && interests === 0 && charged === 0
   const { lease, boundaries, otherBoundaries, blocksDram, blocksSsd } = ready(answer)
   const needed = [0, 1, 2].map((group) => leased(scene, group, last))
@@ -313,7 +313,7 @@ function plays(scene: Scene): boolean {
     blocksSsd === total - resident
   if (!asExpected) return false
   rig.ask({ kind: 'release', what: 'lease', id: lease })
-  return rig.storage.gauges().interests === 0 && rig.machine.context.queryBudget.chargedBytes === 0
+  return rig.storage.gauges().interests === 0 && rig.machine.context.queryBudget.total.chargedBytes === 0
 }
 
 test('query: whatever is present, resident or unreadable, the answer is exactly the legal set and its lease', (t) => {

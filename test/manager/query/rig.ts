@@ -77,6 +77,8 @@ export class QueryRig {
       writeWindowBytes: MIB,
       writeWindowBytesMin: 64 * KIB,
       writeWindowRestoreUs: 2_000,
+      writePolicy: 'all',
+      cache: { protectedBytesMax: 0, lfuAdmission: false },
       assemblyAgeUsMax: 1_000_000,
     } as const
     const make = (ports: ConstructorParameters<typeof Storage>[1]) => {

@@ -68,6 +68,8 @@ export const SMALL: StorageOptions = {
   writeWindowBytes: 2 * 64 * KIB,
   writeWindowBytesMin: 64 * KIB,
   writeWindowRestoreUs: 2_000,
+  writePolicy: 'all',
+  cache: { protectedBytesMax: 0, lfuAdmission: false },
   assemblyAgeUsMax: 1_000_000,
 }
 

@@ -74,6 +74,8 @@ export class Driver {
   readonly #copies: Copy[] = []
   readonly #holds: { entry: number; generation: number; dram: boolean; ssd: boolean }[] = []
   readonly #waiters: { entry: number; waiter: number }[] = []
+  /** Those that left last and wait for the device to let go. */
+  readonly #drainers: { entry: number; waiter: number }[] = []
   readonly #syncs = new Set<number>()
   /** Entries of which a read was found damaged and that still have reads in flight. */
   readonly #damaged = new Set<number>()
@@ -110,7 +112,7 @@ export class Driver {
         return this.#fill(this.#visibleKey(pick))
       case 'leave': {
         const [left] = this.#waiters.splice(pick % Math.max(1, this.#waiters.length), 1)
-        if (left !== undefined) same('cancelFill', storage.cancelFill(left.entry, left.waiter), true)
+        if (left !== undefined) this.#leave(left)
         return
       }
       case 'read':
@@ -188,7 +190,7 @@ export class Driver {
     for (const entry of [...storage.assemblies.entries()]) storage.abandon(entry)
     lanes.endAll(storage)
     this.check()
-    same('fills without an answer', this.#waiters.length, 0)
+    same('fills without an answer', this.#waiters.length + this.#drainers.length, 0)
     same('syncs without an answer', this.#syncs.size, 0)
     for (const { entry } of this.#holds.splice(0)) storage.drop(entry)
     this.check()
@@ -247,6 +249,13 @@ export class Driver {
     return this.#of.storage.assembling(entry) && this.#of.storage.generationOf(entry) === generation
   }
 
+  /** Whoever leaves last is told when the device has let go. */
+  #leave({ entry, waiter }: { entry: number; waiter: number }): void {
+    const outcome = this.#of.storage.cancelFill(entry, waiter)
+    same('a waiter leaves', outcome === 'absent', false)
+    if (outcome === 'draining') this.#drainers.push({ entry, waiter })
+  }
+
   #hold(key: number): void {
     const { storage } = this.#of
     const entry = find(this.#of, key)
@@ -295,9 +304,14 @@ export class Driver {
   /** Fills that ended are owed to a waiter that still waits, once. */
   #hearFills(): void {
     for (const { waiter, entry, status } of this.#of.lanes.filledCalls.splice(0)) {
-      const at = this.#waiters.findIndex((waiting) => waiting.waiter === waiter && waiting.entry === entry)
-      same('a fill ends for one who waits', at >= 0, true)
-      this.#waiters.splice(at, 1)
+      const owed = [this.#waiters, this.#drainers].find((list) =>
+        list.some((waiting) => waiting.waiter === waiter && waiting.entry === entry),
+      )
+      same('a fill ends for one who waits', owed !== undefined, true)
+      owed?.splice(
+        owed.findIndex((waiting) => waiting.waiter === waiter && waiting.entry === entry),
+        1,
+      )
       if (status === 'checksum_mismatch' || status === 'io_short') this.#damaged.add(entry)
     }
     // Whoever waits: a generation found damaged is hidden as soon as its reads have ended, and not before.

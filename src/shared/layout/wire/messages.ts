@@ -228,6 +228,24 @@ const REQUESTS = {
   ping: { type: 16, body: record({ seq: u64, slotsOutstanding: u32 }) },
   /** Counters of this instance. Answered by `numbers`. */
   stats: { type: 17, body: record({}) },
+  /**
+   * Owned speculation: reads the blocks into DRAM before the request needs them and holds them for its session. Sent
+   * again with the same (requestId, revision) it is a poll. Ends unless it is polled or claimed within the time that
+   * `prepared` says. Answered by `prepared`, `miss` or `busy`.
+   */
+  prepare: { type: 18, body: record({ requestId: u64, revision: u32, groups: list(queryGroup, GROUPS_MAX) }) },
+  /** Asks how far a preparation is, and keeps it. Answered by `prepared`. */
+  prepare_poll: { type: 19, body: record({ ticket: u64 }) },
+  /**
+   * The request has come: a query that takes over what a preparation of the same groups and keys holds. The ticket is
+   * spent unless the claim is refused. Answered as `query` is, for the blocks that were prepared.
+   */
+  claim: {
+    type: 20,
+    body: record({ ticket: u64, requestId: u64, revision: u32, groups: list(queryGroup, GROUPS_MAX) }),
+  },
+  /** A hint that nobody owns: blocks may be read into DRAM, nothing is promised. Answered by `warming` or `busy`. */
+  warm: { type: 21, body: record({ groups: list(queryGroup, GROUPS_MAX) }) },
 } as const
 
 /** Everything the Manager may send: each answers one request, nothing comes unasked. */
@@ -312,6 +330,30 @@ const REPLIES = {
   },
   numbers: { type: 139, body: record({ values: numberList }) },
   pong: { type: 140, body: record({ seq: u64, managerEpoch: u64 }) },
+  prepared: {
+    type: 142,
+    body: record({
+      ticket: u64,
+      /** Blocks that the preparation holds, and those of them that are in DRAM. */
+      blocks: u32,
+      blocksReady: u32,
+      /** Reads are outstanding or will be submitted. */
+      loading: bool,
+      /** Without another poll or a claim, it ends then. */
+      expiresInMs: u32,
+    }),
+  },
+  warming: {
+    type: 143,
+    body: record({
+      /** Blocks that will be read, as far as memory allows. */
+      accepted: u32,
+      /** Blocks that were in DRAM or on their way there. */
+      resident: u32,
+      /** Found blocks that the speculative budget does not cover. */
+      skipped: u32,
+    }),
+  },
   error: {
     type: 141,
     body: record({
