@@ -8,6 +8,7 @@ import { WRITEBACK_COUNT } from '../src/actors/writeback/counters.js'
 import * as writeback from '../src/actors/writeback/messages.js'
 import { WRITEBACK_ENTRY, WRITEBACK_LAYOUT, type WritebackParams } from '../src/actors/writeback/params.js'
 import { loadNative } from '../src/binding/load.js'
+import { IO_DEPTH } from '../src/control/manager-process.js'
 import { GIB, KIB, MIB } from '../src/shared/base/units.js'
 import { NO_CRC, READ, WRITE } from '../src/shared/layout/descriptors.js'
 import { CounterReader } from '../src/shared/rings/counter-page.js'
@@ -31,7 +32,6 @@ const SHAPES = [
   { bytes: 256 * KIB, depth: 16 },
   { bytes: 4 * MIB, depth: 4 },
 ] as const
-const DEPTH = 128
 const POOL_BYTES = 16 * MIB
 
 export async function run(options: BenchOptions, say: (line: string) => void): Promise<object> {
@@ -130,7 +130,7 @@ async function openLanes(native: ReturnType<typeof loadNative>, pool: number, ta
   wiring.connectPair('manager', 'host-reader')
   wiring.connectPair('manager', 'writeback')
   const seat = new BenchSeat(native, wiring, 'manager')
-  const common = { pool, depth: DEPTH, io: 'uring', register: true } as const
+  const common = { pool, depth: IO_DEPTH, io: 'uring', register: true } as const
   const readerParams: HostReaderParams = { ...common, clients: ['manager'] }
   const writerParams: WritebackParams = { ...common, client: 'manager', windowBytes: POOL_BYTES }
   const reads = await seat.lane('host-reader', HOST_READER_ENTRY, readerParams, reader)

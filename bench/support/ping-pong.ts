@@ -147,6 +147,21 @@ export class PingPong {
     return times
   }
 
+  /**
+   * What one wake-up of a sleeper costs: half a round trip to an end that has slept, on a processor of its own, for
+   * `pauseUs` while this end was busy, as lanes do between requests. Back-to-back round trips are cheaper when the
+   * scheduler puts both ends on one processor, which it cannot do with lanes that have work of their own.
+   */
+  wakeUps(count: number, pauseUs: number): Float64Array {
+    const times = new Float64Array(count)
+    for (let trip = 0; trip < count; trip++) {
+      const pausedFromMs = performance.now()
+      while ((performance.now() - pausedFromMs) * 1000 < pauseUs);
+      times[trip] = (this.roundTrips(1)[0] as number) / 2
+    }
+    return times
+  }
+
   /** Messages a second of one direction, each checked at the far end. */
   pour(count: number): number {
     const { producer, record } = this.#end

@@ -54,7 +54,7 @@ class Exchange:
     def __init__(self, connection: Connection, look: Callable[[], None]) -> None:
         self.connection = connection
         self.lock = threading.Condition(threading.RLock())
-        self.closed: ClosedError | None = None
+        self.closed: Exception | None = None
         # An eventfd that hints at ended operations, once there is one.
         self.hint_fd = -1
         self._look = look
@@ -208,6 +208,10 @@ class Exchange:
                     taker(message, fds)
                     continue
             close_all(fds)
+            if request == 0 and message["kind"] == "error":
+                # It answers no request: the Manager takes no session of this peer, or cuts it, and says why.
+                self.end(error_of_reply(message))
+                return
             self.end(ClosedError("session_closed", f"The Manager answered request {request}, which waits for nothing"))
             return
         if self.connection.ended:
@@ -217,7 +221,7 @@ class Exchange:
     def _end_stream(self) -> None:
         self.end(ClosedError("manager_gone", "The Manager has gone: its connection ended"))
 
-    def end(self, error: ClosedError) -> None:
+    def end(self, error: Exception) -> None:
         """Nothing is sent or answered any more."""
         with self.lock:
             if self.closed is None:

@@ -2,7 +2,8 @@ import type { Probe } from './surface.js'
 
 const CAUSES: Readonly<Record<Probe['reason'], string>> = {
   ok: 'io_uring is available',
-  seccomp: 'io_uring is refused by a system call filter: containers do so by default; run without it, or use posix I/O',
+  seccomp:
+    'io_uring is refused by a system call filter (seccomp): containers do so by default; run without it, or use posix I/O',
   sysctl: 'io_uring is switched off by the sysctl kernel.io_uring_disabled; set it to 0, or use posix I/O',
   kernel: 'io_uring needs Linux 5.11 or later; use posix I/O here',
   memlock: 'io_uring got no locked memory; raise LimitMEMLOCK (ulimit -l), or use posix I/O',

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { CancelledError, ClosedError, ProtocolError } from '../shared/base/errors.js'
+import { CancelledError, ClosedError, type OrbitError, ProtocolError } from '../shared/base/errors.js'
 import { plainDigest } from '../shared/layout/namespace.js'
 import type { MessageOf, WireReply } from '../shared/layout/wire/messages.js'
 import { Driver } from './driver.js'
@@ -411,11 +411,11 @@ export class OrbitClient {
   }
 
   /** The stream ended. Pages stay with their operations until their slots or the process end. */
-  #disconnected(error: ClosedError): void {
+  #disconnected(error: OrbitError): void {
     this.#exchange.close(error)
   }
 
-  #finish(error: ClosedError): void {
+  #finish(error: OrbitError): void {
     if (this.#ended) return
     this.#ended = true
     this.#exchange.close(error)

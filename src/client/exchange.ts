@@ -1,4 +1,4 @@
-import { CapacityError, ClosedError, IoError, type OrbitError } from '../shared/base/errors.js'
+import { CapacityError, IoError, type OrbitError } from '../shared/base/errors.js'
 import { decodeReply, encodeFrame } from '../shared/layout/wire/frame.js'
 import { FRAME_BYTES_MAX } from '../shared/layout/wire/limits.js'
 import type { MessageOf, ReplyKind, WireReply, WireRequest } from '../shared/layout/wire/messages.js'
@@ -12,6 +12,9 @@ import type { Link } from './link.js'
 
 /** Requests without a reply at once: bounds the table; a client that waits for replies never gets near. */
 export const REQUESTS_OUTSTANDING_MAX = 4096
+
+/** An error that answers no request: the Manager takes no session of this peer, or cuts it, and closes. */
+const REFUSED_REQUEST = 0
 
 /** A reply and the descriptors that came with it, which are the receiver's. */
 export interface Reply<K extends ReplyKind> {
@@ -43,7 +46,7 @@ export class Exchange {
   readonly #scratch = new Uint8Array(FRAME_BYTES_MAX)
   readonly #sent: () => void
   #lastRequest = 0
-  #closed: ClosedError | null = null
+  #closed: OrbitError | null = null
 
   constructor(link: Link, sent: () => void) {
     this.#link = link
@@ -55,7 +58,7 @@ export class Exchange {
   }
 
   /** Why nothing can be sent any more, or null. */
-  get closed(): ClosedError | null {
+  get closed(): OrbitError | null {
     return this.#closed
   }
 
@@ -115,10 +118,8 @@ export class Exchange {
     if (result === -EAGAIN) {
       throw new CapacityError('capacity_queue', `Cannot send ${message.kind}: the Manager does not read`)
     }
-    // The other end has closed, and its report is on the way to poll().
-    if (result === -EPIPE || result === -ECONNRESET) {
-      throw new ClosedError('manager_gone', `Cannot send ${message.kind}: the Manager's end has closed`)
-    }
+    // The other end has closed. What it said before that, and its end, are on the way to receive() and close().
+    if (result === -EPIPE || result === -ECONNRESET) return
     if (result < 0) throw new IoError('io_write_failed', `Cannot send ${message.kind}: errno ${-result}`, { result })
   }
 
@@ -129,6 +130,10 @@ export class Exchange {
   receive(frame: Uint8Array, fds: readonly number[]): readonly number[] {
     // A copy: the reply outlives the memory that the link reads into.
     const { request, message } = decodeReply(frame.slice())
+    if (request === REFUSED_REQUEST && message.kind === 'error') {
+      this.close(errorOfReply(message))
+      return fds
+    }
     const pending = this.#pending.get(request)
     if (pending === undefined) throw unexpectedReply(`no request ${request}`, message.kind)
     this.#pending.delete(request)
@@ -141,7 +146,7 @@ export class Exchange {
   }
 
   /** Ends everything that waits, and refuses what comes later. */
-  close(error: ClosedError): void {
+  close(error: OrbitError): void {
     if (this.#closed !== null) return
     this.#closed = error
     const waiting = [...this.#pending.values()]

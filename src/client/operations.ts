@@ -1,4 +1,4 @@
-import { CapacityError, type ClosedError, errorCodeName } from '../shared/base/errors.js'
+import { CapacityError, errorCodeName, type OrbitError } from '../shared/base/errors.js'
 import { invariant } from '../shared/base/invariant.js'
 import { SLOT_STATE } from '../shared/layout/slot-states.js'
 import {
@@ -124,7 +124,7 @@ export class Operations {
   }
 
   /** The Manager's process has ended: looks once more, then fails the rest. */
-  abandon(error: ClosedError): void {
+  abandon(error: OrbitError): void {
     this.poll()
     for (const running of [...this.#running.values()]) {
       this.#release(running)

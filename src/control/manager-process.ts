@@ -57,10 +57,15 @@ export interface DrainReport {
 }
 
 /** Reads or writes that one lane keeps in flight: enough for one NVMe device. */
-const IO_DEPTH = 128
+export const IO_DEPTH = 128
 /** Parts of jobs that a copying lane keeps on its stream, and granules in one part: about 16 MiB at most each. */
 const STREAM_PARTS = 16
-const PART_DESCRIPTORS = 32
+export const PART_DESCRIPTORS = 32
+/**
+ * The same for restores from SSD, whose granules land one by one: enough that the stream never waits for the lane, and
+ * so few that what lands meanwhile goes as one part.
+ */
+export const RESTORE_PARTS = 4
 
 /** Rows of the directory: an entry of 64 bytes for every 4 KiB of the tiers, within bounds. */
 const ENTRIES_MIN = 1 << 16
@@ -186,6 +191,7 @@ export class RunningManager {
     crew.spawn(ACTOR.dramWorker, DRAM_WORKER_ENTRY, dram)
     const restore: HostRestoreParams = {
       ...copies,
+      parts: RESTORE_PARTS,
       readers: Array.from({ length: shards.stores }, (_, store) => ACTOR.hostReader(store)),
       windowOffsetBytes: memory.windowOffsetBytes,
       windowBytes: memory.windowBytes,

@@ -31,7 +31,7 @@ import { register } from './register/register.js'
 import { restore } from './restore/restore.js'
 import { REUSE_SERIES_FIRST } from './series.js'
 import { cancel, unregister } from './sessions/cancelling.js'
-import { attach, hello, versionRefusal } from './sessions/greeting.js'
+import { attach, hello, speaks, versionRefusal } from './sessions/greeting.js'
 import { dropDram, inspect, ownership } from './sessions/inspecting.js'
 import { disconnect, leave } from './sessions/leaving.js'
 import { reply, replyError, replyRefusal } from './sessions/replies.js'
@@ -45,6 +45,14 @@ import { ManagerTally } from './tally.js'
 
 /** Makes the storage that the machine owns, with the ports the machine gives it. */
 export type StorageFactory = (ports: StoragePorts) => PageStorage
+
+/**
+ * Where a start begins to number leases and tickets: 2^31 of them are its own, so that one of an earlier start, which a
+ * scheduler may still hold, is unknown here instead of being somebody else's.
+ */
+function firstNumberOf(epoch: number): number {
+  return (epoch % 2 ** 21) * 2 ** 31 + 1
+}
 
 /**
  * The Manager's decisions: sessions, leases, verbs and storage under one `step`. Owned by one thread; everything it
@@ -81,7 +89,7 @@ export class ManagerMachine {
       ports,
       tally: new ManagerTally(tally, REUSE_SERIES_FIRST),
       storage,
-      leases: new LeaseTable(options.queriesMax, storage),
+      leases: new LeaseTable(options.queriesMax, storage, firstNumberOf(options.epoch)),
       queryBudget: new QueryBudget(options.queryBudgetBytes),
       reuse:
         options.reuseWindows.length === 0 ? null : new ReuseWindows(options.reuseWindows, options.reuseRegisterBits, 0),
@@ -91,7 +99,7 @@ export class ManagerMachine {
       queries: new Queries(),
       preparations: new Preparations(),
       warmings: new Warmings(),
-      fillWaiters: new FillWaiters(),
+      fillWaiters: new FillWaiters(firstNumberOf(options.epoch)),
       publications: new Publications(),
       syncs: new Syncs(),
       dramJobs: new LaneJobs(DRAM_JOBS_MAX),
@@ -267,7 +275,8 @@ export class ManagerMachine {
       if (!(error instanceof ProtocolError)) throw error
       this.#closeAll(fds)
       const versions = session.phase === 'new' ? helloVersions(frame) : null
-      if (versions === null) replyError(context, session, request, error.code, error.message, error.values)
+      if (versions === null || speaks(versions))
+        replyError(context, session, request, error.code, error.message, error.values)
       else replyRefusal(context, session, request, versionRefusal(versions.protoMin, versions.protoMax))
       // The stream may be out of step with its frames: nothing after this can be trusted.
       context.out.push({ kind: 'close-connection', connection })

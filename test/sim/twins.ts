@@ -33,8 +33,22 @@ export const TWINS: readonly Planted[] = [
     shows: /^V1/,
     storage: (...args) =>
       new (class extends Storage {
+        #finding = false
+        // Only who looks keys up is fooled: whoever publishes still sees what is there.
         override published(entry: number): boolean {
-          return entry >= 0 && (super.published(entry) || this.assembling(entry))
+          return super.published(entry) || (this.#finding && entry >= 0 && this.assembling(entry))
+        }
+        override prefix(...keys: Parameters<Storage['prefix']>): number {
+          return this.#find(() => super.prefix(...keys))
+        }
+        override lookup(...keys: Parameters<Storage['lookup']>): number {
+          return this.#find(() => super.lookup(...keys))
+        }
+        #find(look: () => number): number {
+          this.#finding = true
+          const found = look()
+          this.#finding = false
+          return found
         }
       })(...args),
   },

@@ -8,6 +8,11 @@ export function runWithoutUring(errno: number, command: string, args: readonly s
   return spawnSync('python3', ['-c', FILTER, String(errno), command, ...args], { encoding: 'utf8' })
 }
 
+/** The same filter as words that stand before a command line. */
+export function launcherWithoutUring(errno: number): readonly string[] {
+  return ['python3', '-c', FILTER, String(errno)]
+}
+
 /** Three comparisons of the call's number (425 to 427 on every architecture), then allow. */
 const FILTER = `
 import ctypes, os, struct, sys

@@ -1,8 +1,8 @@
-import { ERROR_CODES } from '../../shared/base/errors.js'
+import { ERROR_CODES, errorCodeName, provesLoss } from '../../shared/base/errors.js'
 import { invariant, unreachable } from '../../shared/base/invariant.js'
 import type { Tally } from '../../shared/base/tally.js'
 import { COPY, SOURCE } from '../../shared/layout/descriptors.js'
-import { EMPTY_LIST } from '../../shared/layout/records.js'
+import { EMPTY_LIST, listOf } from '../../shared/layout/records.js'
 import { type SlotResult, terminalStateOf } from '../../shared/layout/slot-states.js'
 import { NONE_FAILED } from '../../shared/layout/wire/slots.js'
 import { FenceWaits } from '../../shared/scheduling/fence-waits.js'
@@ -200,7 +200,7 @@ export class HostRestoreMachine {
 
   #readFailed(job: RestoreJob, read: number, status: number, out: HostRestoreEffect[]): void {
     this.#reads.free(job, read)
-    if (status === ERROR_CODES.checksum_mismatch) job.damaged.add(job.readField(read, SOURCE.generation))
+    if (provesLoss(errorCodeName(status))) job.damaged.add(job.readField(read, SOURCE.generation))
     // A read that was dropped because the job is ending says nothing new about it.
     const dropped = status === ERROR_CODES.cancelled && job.status !== ERROR_CODES.ok
     job.fail(status, dropped ? [] : job.served(read))
@@ -316,8 +316,7 @@ export class HostRestoreMachine {
       bytes,
       admitUs: job.admitUs,
     })
-    const damaged = Float64Array.from(job.damaged)
-    const list = damaged.length === 0 ? EMPTY_LIST : { doubles: damaged, offset: 0, length: damaged.length }
+    const list = job.damaged.size === 0 ? EMPTY_LIST : listOf([...job.damaged])
     const reply = { kind: 'restore-done', job: id, status, bytes, ssdBytes, firstFailed, latencyUs, list } as const
     out.push({ kind: 'reply', reply })
   }

@@ -7,7 +7,11 @@ export interface FillWaiter {
 /** Everybody who waits for reads, by ticket. Tickets are never reused: they name queries and preparations too. */
 export class FillWaiters {
   readonly #waiters = new Map<number, FillWaiter>()
-  #next = 1
+  #next: number
+
+  constructor(firstTicket = 1) {
+    this.#next = firstTicket
+  }
 
   /** Makes a ticket. */
   add(waiter: FillWaiter): number {

@@ -136,6 +136,12 @@ function checkPlace(context: Context, session: Session, message: RegisterRequest
       worldSize,
     })
   }
+  const ids = new Set(message.groups.map(({ id }) => id))
+  if (ids.size !== message.groups.length || message.groups.some(({ id }) => id >= ids.size)) {
+    return refuse('geometry_invalid', 'Cannot register: group ids must be 0 to n - 1, each once', {
+      groups: message.groups.length,
+    })
+  }
   if (slotCount < 1 || slotCount > options.slotsPerSessionMax) {
     return refuse(
       'slot_out_of_range',

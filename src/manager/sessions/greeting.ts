@@ -11,7 +11,7 @@ export function hello(context: Context, session: Session, request: number, messa
   if (session.phase !== 'new') {
     return replyRefusal(context, session, request, refuse('already_greeted', 'Cannot greet twice in one session'))
   }
-  if (message.protoMin > PROTO_MAX || message.protoMax < PROTO_MIN) {
+  if (!speaks(message)) {
     return replyRefusal(context, session, request, versionRefusal(message.protoMin, message.protoMax))
   }
   session.phase = 'greeted'
@@ -29,6 +29,11 @@ export function hello(context: Context, session: Session, request: number, messa
     },
     features: (options.ssd ? 1 : 0) | (options.ssd && options.readRoute === 'uring' ? 2 : 0),
   })
+}
+
+/** Whether a client and this build have a version in common. */
+export function speaks({ protoMin, protoMax }: { readonly protoMin: number; readonly protoMax: number }): boolean {
+  return protoMin <= PROTO_MAX && protoMax >= PROTO_MIN
 }
 
 export function versionRefusal(protoMin: number, protoMax: number) {

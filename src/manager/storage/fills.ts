@@ -1,5 +1,5 @@
 import type { HostReaderReply } from '../../actors/host-reader/messages.js'
-import { type ErrorCode, errorCodeName } from '../../shared/base/errors.js'
+import { type ErrorCode, errorCodeName, provesLoss } from '../../shared/base/errors.js'
 import { invariant } from '../../shared/base/invariant.js'
 import type { Tally } from '../../shared/base/tally.js'
 import { NONE } from '../../shared/directory/directory.js'
@@ -212,7 +212,7 @@ export class Fills {
     let status: ErrorCode = errorCodeName(reply.status)
     if (status === 'ok' && reply.bytes !== wanted) status = 'io_short'
     if (status === 'ok') return
-    if (fill.status === 'ok' || status === 'checksum_mismatch') fill.status = status
+    if (fill.status === 'ok' || provesLoss(status)) fill.status = status
     if (fill.queued) this.#creditsOf(fill).withdraw(fill)
     fill.queued = false
   }
@@ -245,7 +245,7 @@ export class Fills {
   #fail(entry: number, status: ErrorCode): void {
     this.#entries.deallocate(entry)
     this.#tally.add(status === 'cancelled' ? STORAGE_COUNT.fillsCancelled : STORAGE_COUNT.fillsFailed, 1)
-    if (status !== 'checksum_mismatch' || !this.#entries.published(entry)) return
+    if (!provesLoss(status) || !this.#entries.published(entry)) return
     this.#tally.add(STORAGE_COUNT.invalidations, 1)
     this.#entries.hide(entry)
   }

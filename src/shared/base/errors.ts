@@ -136,3 +136,12 @@ const NAMES = new Map<number, ErrorCode>(
 export function errorCodeName(number: number): ErrorCode {
   return NAMES.get(number) ?? 'invariant'
 }
+
+/**
+ * True for a failed read that proves that published bytes are gone: they differ, or the file ends before them (the port
+ * has read on until it did). Their generation is hidden, so that a new publication repairs the key; after any other
+ * failure the disk may give them next time.
+ */
+export function provesLoss(code: ErrorCode): boolean {
+  return code === 'checksum_mismatch' || code === 'io_short'
+}

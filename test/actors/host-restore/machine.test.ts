@@ -379,7 +379,8 @@ class Run {
       if (known.status === 0) known.status = status
       const position = (spec: SourceSpec) => !spec.resident && fileOffsetOf(spec) === read.fileOffsetBytes
       if (!dropped) this.#fail(known, position)
-      if (status === ERROR_CODES.checksum_mismatch) known.damaged.add(Math.floor(read.fileOffsetBytes / (16 * MIB)))
+      const lost: number[] = [ERROR_CODES.checksum_mismatch, ERROR_CODES.io_short]
+      if (lost.includes(status)) known.damaged.add(Math.floor(read.fileOffsetBytes / (16 * MIB)))
     }
     this.feed({ kind: 'read-done', batch: read.batch, index: read.tag, status })
   }

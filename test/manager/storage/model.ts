@@ -304,11 +304,11 @@ export class Driver {
       }
       return
     }
-    if (operation === 'read-short') return void lanes.endRead(storage, at, 'ok', 512)
     if (operation === 'read-failed') return void lanes.endRead(storage, at, 'io_read_failed')
     const batch = lanes.reads[at]?.batch as number
     this.#damaged.add(storage.fills.entryOf(batch))
-    lanes.endRead(storage, at, 'checksum_mismatch')
+    if (operation === 'read-short') lanes.endRead(storage, at, 'ok', 512)
+    else lanes.endRead(storage, at, 'checksum_mismatch')
   }
 
   #writeEnds(operation: 'write' | 'write-failed' | 'write-short' | 'disk-full', pick: number): void {
@@ -331,7 +331,7 @@ export class Driver {
         owed.findIndex((waiting) => waiting.waiter === waiter && waiting.entry === entry),
         1,
       )
-      if (status === 'checksum_mismatch') this.#damaged.add(entry)
+      if (status === 'checksum_mismatch' || status === 'io_short') this.#damaged.add(entry)
     }
     // Whoever waits: a generation found damaged is hidden as soon as its reads have ended, and not before.
     const filling = new Set([...this.#of.storage.fills.inFlight()].map(({ entry }) => entry))
