@@ -8,6 +8,7 @@ import type { Model } from './model.js'
 import { Operation } from './operation.js'
 import { type PageRef, RankPages } from './pages.js'
 import type { Command } from './plan.js'
+import { prepare, warm } from './preparing.js'
 import { publish } from './publishing.js'
 import { probe as probeFlow, query } from './querying.js'
 import { ClientSession, expectReply, type SessionOwner } from './session.js'
@@ -187,6 +188,10 @@ export class EngineProcess implements SessionOwner {
       case 'query':
       case 'query-again':
         return query(this, command)
+      case 'prepare':
+        return prepare(this, command)
+      case 'warm':
+        return warm(this, command)
       case 'trespass':
         return trespass(this, command)
       case 'sync':

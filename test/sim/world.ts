@@ -219,8 +219,8 @@ export class World {
       writeWindowBytes: 2 * blockBytes.disk,
       writeWindowBytesMin: 4096,
       writeWindowRestoreUs: 2_000,
-      writePolicy: 'all',
-      cache: { protectedBytesMax: 0, lfuAdmission: false },
+      writePolicy: sizes.writePolicy,
+      cache: { protectedBytesMax: sizes.protectedBlocks * blockBytes.dram, lfuAdmission: sizes.lfuAdmission },
       assemblyAgeUsMax: sizes.assemblyAgeUs,
     }
     const options: ManagerOptions = {
@@ -235,6 +235,12 @@ export class World {
       queryUs: sizes.queryUs,
       publishWaitUs: sizes.publishWaitUs,
       queriesPerSessionMax: sizes.queriesPerSession,
+      prepareUs: sizes.prepareUs,
+      warmUs: sizes.warmUs,
+      queryReadBatchBytes: sizes.readBatchBlocks * blockBytes.disk,
+      queryReadBatchesMax: sizes.readBatchBlocks === 0 ? 0 : sizes.readBatchesMax,
+      queryReadTimeoutUs: sizes.readTimeoutUs,
+      reuseRegisterBits: 4,
       queriesMax: 64,
       descriptorsPerRecordMax: sizes.descriptorsPerRecord,
       publishPartBytes: sizes.publishPartBytes,
@@ -594,6 +600,8 @@ export class World {
     if (storage.at(STORAGE_COUNT.poolAllocFailures) > 0) this.faults.fired('pool-full')
     if (storage.at(STORAGE_COUNT.directoryEvictions) > 0) this.faults.fired('directory-full')
     if (storage.at(STORAGE_COUNT.writeQueueFull) > 0) this.faults.fired('queue-full')
+    if (this.#verbTally.at(VERB_COUNT.unreadBlocks) > 0) this.faults.fired('reads-stopped')
+    if (storage.at(STORAGE_COUNT.admissionRejections) > 0) this.faults.fired('admission-rejected')
     if (this.#verbTally.at(VERB_COUNT.budgetWaits) > 0) this.faults.fired('budget-busy')
   }
 
