@@ -78,6 +78,8 @@ function main(): void {
   const nowUs = () => native.monotonicUs()
   const tick = (now: number) => {
     clockRead = true
+    // What ends by itself changes the gauges too.
+    if (now >= machine.nextTickUs()) changed = true
     machine.step({ kind: 'tick', nowUs: now }, effects)
     if (!changed || now < gaugesUs + GAUGES_US) return
     gaugesUs = now
