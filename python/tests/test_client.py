@@ -69,6 +69,49 @@ class Session(unittest.TestCase):
         self.assert_code("timed_out", orbitkv.CancelledError, lambda: operation.wait(SOON_S))
 
 
+class Speculation(Session):
+    GROUPS = [orbitkv.QueryGroup(0, KEYS, 3)]
+    PREPARED = {"kind": "prepared", "ticket": 9, "blocks": 4, "blocksReady": 1, "loading": True, "expiresInMs": 1000}
+
+    def test_a_preparation_is_made_polled_and_claimed(self) -> None:
+        self.manager.answers["prepare"] = lambda _: self.PREPARED
+        self.manager.answers["prepare_poll"] = lambda _: {**self.PREPARED, "blocksReady": 4, "loading": False}
+        prepared = self.client.prepare(5, self.GROUPS, revision=2)
+        self.assertEqual(prepared, orbitkv.Prepared(9, 4, 1, True, 1000))
+        _, message, _ = self.manager.next("prepare")
+        self.assertEqual((message["requestId"], message["revision"]), (5, 2))
+        self.assertEqual(message["groups"], [{"group": 0, "firstBlock": 3, "keys": KEYS}])
+        self.assertEqual(self.client.poll_preparation(9), orbitkv.Prepared(9, 4, 4, False, 1000))
+        self.manager.answers["claim"] = lambda _: {"kind": "loading", "ticket": 9}
+        self.manager.answers["query_poll"] = lambda _: READY
+        found = self.client.claim(9, 5, self.GROUPS, revision=2)
+        self.assertIsInstance(found, orbitkv.Ready)
+        _, message, _ = self.manager.next("claim")
+        self.assertEqual((message["ticket"], message["requestId"], message["revision"]), (9, 5, 2))
+
+    def test_other_answers_are_what_they_say(self) -> None:
+        for kind, of in (("miss", orbitkv.Miss), ("busy", orbitkv.Busy)):
+            self.manager.answers["prepare"] = lambda _, kind=kind: {"kind": kind}
+            self.assertIsInstance(self.client.prepare(1, self.GROUPS), of)
+        self.manager.answers["warm"] = lambda _: {"kind": "warming", "accepted": 1, "resident": 2, "skipped": 3}
+        self.assertEqual(self.client.warm(self.GROUPS), orbitkv.Warming(1, 2, 3))
+        self.manager.answers["warm"] = lambda _: {"kind": "busy"}
+        self.assertEqual(self.client.warm(self.GROUPS), orbitkv.Busy())
+
+    def test_a_claim_of_what_has_ended_says_so(self) -> None:
+        code = ERROR_CODES["ticket_unknown"]
+        self.manager.answers["claim"] = lambda _: {"kind": "error", "code": code, "message": "gone", "values": []}
+        self.assert_code("ticket_unknown", orbitkv.ProtocolError, lambda: self.client.claim(9, 5, self.GROUPS))
+
+    def test_a_preparation_nobody_waited_for_goes_back(self) -> None:
+        self.assert_code("timed_out", orbitkv.CancelledError, lambda: self.client.prepare(1, self.GROUPS, timeout_s=SOON_S))
+        request, _, _ = self.manager.next("prepare")
+        self.manager.reply(request, self.PREPARED)
+        self.client.sync()
+        _, message, _ = self.manager.next("release")
+        self.assertEqual((message["what"], message["id"]), ("ticket", 9))
+
+
 class Requests(Session):
     def test_a_greeting_says_who_we_are_and_brings_the_limits(self) -> None:
         _, hello, _ = self.manager.next("hello")

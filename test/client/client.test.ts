@@ -177,6 +177,34 @@ test('client: a query given up while loading gives its ticket back', async (t) =
   await client.close()
 })
 
+test('client: a preparation is claimed with its keys; one that comes after the caller left goes back', async (t) => {
+  const prepared = { kind: 'prepared', ticket: 9, blocks: 1, blocksReady: 0, loading: true, expiresInMs: 1000 } as const
+  const manager = obligingManager()
+    .always('prepare', () => prepared)
+    .always('prepare_poll', () => ({ ...prepared, blocksReady: 1, loading: false }))
+    .always('claim', () => ({ kind: 'loading', ticket: 9 }))
+    .always('query_poll', () => ({ kind: 'miss' }))
+    .always('warm', () => ({ kind: 'warming', accepted: 1, resident: 0, skipped: 0 }))
+  const client = await greeted(manager)
+  const { groups } = oneQuery
+  t.like(await client.prepare({ requestId: 4, revision: 1, groups }), { ticket: 9, loading: true })
+  t.like(await client.pollPreparation(9), { blocksReady: 1, loading: false })
+  t.is((await client.claim({ ticket: 9, requestId: 4, revision: 1, groups })).kind, 'miss')
+  t.like(manager.sent('claim')[0], { ticket: 9, requestId: 4, revision: 1, groups })
+  t.like(await client.warm(groups), { kind: 'warming', accepted: 1 })
+  manager.answers.delete('prepare')
+  const controller = new AbortController()
+  const asked = manager.next('prepare')
+  const left = client.prepare({ requestId: 5, revision: 0, groups }, { signal: controller.signal })
+  const { request } = await asked
+  controller.abort()
+  await fails(t, left, CancelledError, 'cancelled')
+  const released = manager.next('release')
+  manager.reply(request, prepared)
+  t.like((await released).message, { what: 'ticket', id: 9 })
+  await client.close()
+})
+
 test('client: a lease that comes after the caller left goes back', async (t) => {
   const manager = obligingManager()
   const client = await greeted(manager)
