@@ -9,8 +9,8 @@ const aborted = AbortSignal.abort(new Error('no longer wanted'))
 
 /** The call ends by the signal, and carries its reason. */
 async function endsBySignal(t: ExecutionContext, call: (signal: AbortSignal) => Promise<unknown>): Promise<void> {
-  const before = await t.throwsAsync(call(aborted), { instanceOf: CancelledError })
-  t.is((before?.cause as Error | undefined)?.message, 'no longer wanted')
+  const error = await t.throwsAsync(call(aborted), { instanceOf: CancelledError })
+  t.is((error?.cause as Error | undefined)?.message, 'no longer wanted')
 }
 
 /** The same, with a signal that comes after the call has begun, `turns` turns of the event loop later. */
@@ -25,7 +25,7 @@ async function settlesAfter(turns: number, call: (signal: AbortSignal) => Promis
   return await ended
 }
 
-test('OrbitKV.open: a signal before or during the start leaves nothing open', async (t) => {
+test.serial('OrbitKV.open: a signal before or during the start leaves nothing open', async (t) => {
   const options = { poolBytes: 16 * MIB }
   await endsBySignal(t, (signal) => OrbitKV.open({ ...options, signal }))
   const ended = await settlesAfter(3, (signal) => OrbitKV.open({ ...options, signal }))
@@ -97,7 +97,7 @@ for (const readRoute of ['dram', 'uring'] as const) {
   })
 }
 
-test('Engine: a signal cancels a publication that waits, and its keys may be published again', async (t) => {
+test.serial('Engine: a signal cancels a publication that waits, and its keys may be published again', async (t) => {
   const kv = await open(t, { ssd: undefined as never })
   const engine = await kv.register(SMALL)
   compute(engine, pages)
@@ -112,7 +112,7 @@ test('Engine: a signal cancels a publication that waits, and its keys may be pub
   t.is(accepted, SMALL.pages)
 })
 
-test('Engine: a signal ends the wait of close(), not the closing', async (t) => {
+test.serial('Engine: a signal ends the wait of close(), not the closing', async (t) => {
   const kv = await open(t, { ssd: undefined as never })
   const engine = await kv.register(SMALL)
   compute(engine, pages)

@@ -24,7 +24,7 @@ testWithSsd('OrbitKV: process.exit amid restores ends the process as it was aske
   t.deepEqual({ code, signal, lines, stderr }, { code: 7, signal: null, lines: [{ restoring: 8 }], stderr: '' })
 })
 
-test('OrbitKV: when a lane dies and nobody said what then, the process ends with a report', async (t) => {
+test.serial('OrbitKV: when a lane dies and nobody said what then, the process ends with a report', async (t) => {
   const { code, signal, stderr } = await runChild('death', folderOf(t))
   t.deepEqual([code, signal], [1, null])
   t.regex(stderr, /The runtime has ended: its lane dram-worker died/)
@@ -54,7 +54,7 @@ testWithSsd('OrbitKV: the files of one runtime are refused to another', async (t
   await next.close()
 })
 
-test('OrbitKV: options that cannot work are refused with the rule', async (t) => {
+test.serial('OrbitKV: options that cannot work are refused with the rule', async (t) => {
   const refused = async (options: Parameters<typeof OrbitKV.open>[0]) =>
     (await t.throwsAsync(OrbitKV.open(options), { instanceOf: ConfigError }))?.code
   t.is(await refused({ poolBytes: 16 * MIB, readRoute: 'uring' }), 'config_conflict')
@@ -104,7 +104,7 @@ testWithSsd('OrbitKV: close() amid restores settles every one of them, right or 
   }
 })
 
-test('Runtime: a death rejects everything, once nothing touches the pages, and is reported once', async (t) => {
+test.serial('Runtime: a death rejects everything, once nothing touches the pages, and is reported once', async (t) => {
   const reports: string[] = []
   const onDeath = (death: { name: string }) => void reports.push(death.name)
   const runtime = await Runtime.open({ poolBytes: 16 * MIB, onDeath })
@@ -126,7 +126,7 @@ test('Runtime: a death rejects everything, once nothing touches the pages, and i
   t.deepEqual(reports, ['host-restore'])
 })
 
-test('Runtime: a death amid close() rejects it', async (t) => {
+test.serial('Runtime: a death amid close() rejects it', async (t) => {
   const runtime = await Runtime.open({ poolBytes: 16 * MIB, onDeath: () => {} })
   const kv = Reflect.construct(OrbitKV, [runtime]) as OrbitKV
   const engine = await kv.register(SMALL)

@@ -41,7 +41,7 @@ for (const [name, memory] of Object.entries(MEMORIES)) {
 
 for (const layout of ['split', 'adjacent', 'page-first'] as const) {
   for (const segments of [1, 2] as const) {
-    test(`OrbitKV: ${layout} pages of ${segments} segments go to DRAM and come back`, async (t) => {
+    test.serial(`OrbitKV: ${layout} pages of ${segments} segments go to DRAM and come back`, async (t) => {
       const kv = await open(t, { ssd: undefined as never })
       const engine = await kv.register({ ...SMALL, segmentBytes: 1000, layout, segments })
       compute(engine, pages)
@@ -55,7 +55,7 @@ for (const layout of ['split', 'adjacent', 'page-first'] as const) {
   }
 }
 
-test('Engine: a shorter restore fills what it names and nothing else', async (t) => {
+test.serial('Engine: a shorter restore fills what it names and nothing else', async (t) => {
   const kv = await open(t, { ssd: undefined as never })
   const engine = await kv.register(SMALL)
   compute(engine, pages)
@@ -67,7 +67,7 @@ test('Engine: a shorter restore fills what it names and nothing else', async (t)
   t.deepEqual(filled, [3, 9])
 })
 
-test('Engine: what nobody published is a miss; what was found can be given back, also twice', async (t) => {
+test.serial('Engine: what nobody published is a miss; what was found can be given back, also twice', async (t) => {
   const kv = await open(t, { ssd: undefined as never })
   const engine = await kv.register(SMALL)
   const miss = await engine.query(keysOf('unknown', 3))
@@ -84,7 +84,7 @@ test('Engine: what nobody published is a miss; what was found can be given back,
   t.is((error as { code?: string }).code, 'lease_unknown')
 })
 
-test('Engine: bad arguments are refused before anything is sent', async (t) => {
+test.serial('Engine: bad arguments are refused before anything is sent', async (t) => {
   const kv = await open(t, { ssd: undefined as never })
   for (const shape of [{ pages: 0 }, { layers: 0 }, { layers: [] }, { segmentBytes: 0.5 }, { segmentBytes: 2 ** 52 }]) {
     await t.throwsAsync(kv.register({ ...SMALL, ...shape }), { instanceOf: RangeError })
@@ -103,30 +103,33 @@ test('Engine: bad arguments are refused before anything is sent', async (t) => {
   t.is((await kv.stats())['sessions'], 2, 'what was refused left no session behind')
 })
 
-test('OrbitKV: ranks of one instance answer once all have registered, and restore their own parts', async (t) => {
-  const kv = await open(t, { ssd: undefined as never })
-  const instance = new Uint8Array(16).fill(7)
-  const ranks = await Promise.all(
-    [0, 1].map((tpRank) => kv.register({ ...SMALL, rank: { instance, tpRank, tpSize: 2 } })),
-  )
-  const keys = keysOf('ranks', 4)
-  const four = [0, 1, 2, 3]
-  for (const [i, engine] of ranks.entries()) {
-    compute(engine, four)
-    engine.segment(0, 0).fill(i + 1)
-    await engine.publish(keys, four)
-    engine.bytes.fill(0xa5)
-  }
-  const found = await ranks[0]?.query(keys)
-  t.is(found?.blocks, 4)
-  for (const [i, engine] of ranks.entries()) {
-    if (found !== undefined) await engine.restore(found, four)
-    t.deepEqual(wrongBlocks(engine, four), [0], 'block 0 has what this rank wrote over it')
-    t.true(engine.segment(0, 0).every((byte) => byte === i + 1))
-  }
-})
+test.serial(
+  'OrbitKV: ranks of one instance answer once all have registered, and restore their own parts',
+  async (t) => {
+    const kv = await open(t, { ssd: undefined as never })
+    const instance = new Uint8Array(16).fill(7)
+    const ranks = await Promise.all(
+      [0, 1].map((tpRank) => kv.register({ ...SMALL, rank: { instance, tpRank, tpSize: 2 } })),
+    )
+    const keys = keysOf('ranks', 4)
+    const four = [0, 1, 2, 3]
+    for (const [i, engine] of ranks.entries()) {
+      compute(engine, four)
+      engine.segment(0, 0).fill(i + 1)
+      await engine.publish(keys, four)
+      engine.bytes.fill(0xa5)
+    }
+    const found = await ranks[0]?.query(keys)
+    t.is(found?.blocks, 4)
+    for (const [i, engine] of ranks.entries()) {
+      if (found !== undefined) await engine.restore(found, four)
+      t.deepEqual(wrongBlocks(engine, four), [0], 'block 0 has what this rank wrote over it')
+      t.true(engine.segment(0, 0).every((byte) => byte === i + 1))
+    }
+  },
+)
 
-test('OrbitKV: engines of another model, namespace or geometry never see the pages', async (t) => {
+test.serial('OrbitKV: engines of another model, namespace or geometry never see the pages', async (t) => {
   const kv = await open(t, { ssd: undefined as never })
   const engine = await kv.register({ ...SMALL, namespace: { salt: 'a' } })
   compute(engine, [0])

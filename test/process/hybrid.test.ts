@@ -30,7 +30,8 @@ const PIPELINE: readonly HybridRankShape[] = [
   { tpRank: 0, ppRank: 1, layers: HYBRID_LAYERS.filter(({ layer }) => /attention.1|state/.test(layer)) },
 ]
 
-const FLAGS = ['--pool-size', '128mb', '--ssd-cache-capacity', '256mb']
+/** The SSD write queue is a quarter of the pool: both states of all ranks must fit into it, or one is dropped. */
+const FLAGS = ['--pool-size', '256mb', '--ssd-cache-capacity', '256mb']
 
 type Ready = Extract<QueryResult, { kind: 'ready' }>
 

@@ -32,6 +32,11 @@ function publishAll(rig: QueryRig, presence: readonly (readonly number[])[]): vo
 
 const bits = (text: string) => [...text].map(Number)
 
+function loading(reply: WireReply): number {
+  if (reply.kind !== 'loading') throw new Error(`expected reads, got ${JSON.stringify(reply)}`)
+  return reply.ticket
+}
+
 function ready(reply: WireReply): MessageOf<'ready'> {
   if (reply.kind !== 'ready') throw new Error(`expected a hit, got ${JSON.stringify(reply)}`)
   return reply
@@ -97,7 +102,7 @@ test('query: only needed blocks are read, and one that fails takes away the boun
   const rig = new QueryRig(HYBRID)
   publishAll(rig, [bits('11111111'), bits('11111111'), bits('1111')])
   rig.dropDram()
-  t.is(rig.query(question()).kind, 'loading')
+  const ticket = loading(rig.query(question()))
   const asked = () => rig.reads.map(({ group, key }) => `${group}:${key}`).join(' ')
   t.is(asked(), '0:0 0:1 0:2 0:3 0:4 0:5 0:6 1:6 0:7 1:7 2:3')
   rig.endRead(
@@ -107,7 +112,7 @@ test('query: only needed blocks are read, and one that fails takes away the boun
   // 128 is gone. 96 needs blocks 4 and 5 of the window and state 2; what only 128 needed is not waited for.
   t.is(asked(), '0:0 0:1 0:2 0:3 0:4 0:5 0:6 0:7 1:7 2:3 1:4 1:5 2:2')
   while (rig.reads.length > 0) rig.endRead(0)
-  const found = ready(rig.ask({ kind: 'query_poll', ticket: 1 }))
+  const found = ready(rig.ask({ kind: 'query_poll', ticket }))
   t.deepEqual(lists(found), [[96], [32, 64]])
   t.is(found.blocksSsd, 9)
   t.is(rig.machine.context.queryBudget.total.chargedBytes, 9 * BLOCK_BYTES)
@@ -117,12 +122,12 @@ test('query: when the last boundary fails the answer is a miss and nothing is he
   const rig = new QueryRig(HYBRID)
   publishAll(rig, [bits('11'), bits('11'), bits('1')])
   rig.dropDram()
-  t.is(rig.query(question()).kind, 'loading')
+  const ticket = loading(rig.query(question()))
   rig.endRead(
     rig.reads.findIndex(({ group }) => group === 2),
     'checksum_mismatch',
   )
-  t.is(rig.ask({ kind: 'query_poll', ticket: 1 }).kind, 'miss')
+  t.is(rig.ask({ kind: 'query_poll', ticket }).kind, 'miss')
   while (rig.reads.length > 0) rig.endRead(0)
   t.is(rig.machine.context.queryBudget.total.chargedBytes, 0)
   t.is(rig.storage.gauges().interests, 0)
@@ -132,7 +137,7 @@ test('query: a boundary falls back only on blocks that are still the generation 
   const rig = new QueryRig(HYBRID)
   publishAll(rig, [bits('1111'), bits('1111'), bits('11')])
   rig.dropDram()
-  t.is(rig.query(question()).kind, 'loading')
+  const ticket = loading(rig.query(question()))
   const state = new Int32Array(1)
   const seal = [...rig.machine.context.instances][0]?.seal
   rig.storage.lookup(seal?.classes[2] as number, keyBytes(0), 1, state)
@@ -143,10 +148,10 @@ test('query: a boundary falls back only on blocks that are still the generation 
     'checksum_mismatch',
   )
   while (rig.reads.length > 0) rig.endRead(0)
-  t.is(rig.ask({ kind: 'query_poll', ticket: 1 }).kind, 'miss')
-  t.is(rig.query(question(2)).kind, 'loading')
+  t.is(rig.ask({ kind: 'query_poll', ticket }).kind, 'miss')
+  const again = loading(rig.query(question(2)))
   while (rig.reads.length > 0) rig.endRead(0)
-  t.deepEqual(lists(ready(rig.ask({ kind: 'query_poll', ticket: 2 }))), [[32], []])
+  t.deepEqual(lists(ready(rig.ask({ kind: 'query_poll', ticket: again }))), [[32], []])
 })
 
 test('query: without SSD only boundaries whose blocks are all in DRAM are legal', (t) => {
