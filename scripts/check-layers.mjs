@@ -32,7 +32,8 @@ const ALLOWED = {
   ],
   http: ['shared/*', 'control', 'node'],
   cli: ['shared/*', 'control', 'http', 'client', 'binding', 'node', 'pino', 'piscina'],
-  index: ['shared/*', 'control', 'client', 'binding', 'comlink'],
+  embedded: ['shared/*', 'actors/runtime', 'control', 'client', 'binding', 'node', 'comlink'],
+  index: ['shared/*', 'actors/runtime', 'control', 'client', 'embedded', 'node'],
 }
 
 /** Every machine.ts and messages.ts decides from shared nouns and messages alone, and so does all that it reaches. */

@@ -3,10 +3,24 @@
 #include <vector>
 
 #include "addon/functions.h"
+#include "addon/instance.h"
 #include "addon/node_api_support.h"
 #include "memory/memfd.h"
 
 namespace orbitkv::addon {
+
+namespace {
+
+/// MappingReport in surface.ts.
+napi_value Report(napi_env env, int32_t mapping, uint64_t bytes) {
+  napi_value report;
+  napi_create_object(env, &report);
+  SetNumber(env, report, "mapping", mapping);
+  SetNumber(env, report, "bytes", static_cast<double>(bytes));
+  return report;
+}
+
+}  // namespace
 
 napi_value CreateSharedMemory(napi_env env, napi_callback_info call) {
   const Arguments<1> arguments(env, call);
@@ -26,12 +40,30 @@ napi_value ImportMemory(napi_env env, napi_callback_info call) {
   if (!ReadInt32(env, arguments[0], &fd)) return ThrowShape(env, "importMemory", "a descriptor");
   return Guarded(env, [&] {
     const auto mapping = Mapping::Import(fd);
-    napi_value report;
-    napi_create_object(env, &report);
-    SetNumber(env, report, "mapping", EngineMemory::Instance().Add(mapping));
-    SetNumber(env, report, "bytes", static_cast<double>(mapping->bytes()));
-    return report;
+    return Report(env, EngineMemory::Instance().Add(mapping), mapping->bytes());
   });
+}
+
+napi_value ShareBuffer(napi_env env, napi_callback_info call) {
+  const Arguments<1> arguments(env, call);
+  const auto view = ReadTypedArray(env, arguments[0]);
+  if (!view || view->type != napi_uint8_array || !view->shared || view->elements == 0)
+    return ThrowShape(env, "shareBuffer", "a Uint8Array over a SharedArrayBuffer");
+  auto* memory = static_cast<std::byte*>(view->memory);
+  return Guarded(env, [&] {
+    return Report(env, Instance::Of(env).lent.Lend(env, arguments[0], memory, view->elements),
+                  view->elements);
+  });
+}
+
+napi_value BorrowMapping(napi_env env, napi_callback_info call) {
+  const Arguments<1> arguments(env, call);
+  int32_t number;
+  if (!ReadInt32(env, arguments[0], &number)) return ThrowShape(env, "borrowMapping", "a mapping");
+  const auto mapping = EngineMemory::Instance().FindMapping(number);
+  if (mapping == nullptr) return ThrowErrno(env, ENOENT, "No mapping " + std::to_string(number));
+  return Guarded(
+      env, [&] { return Report(env, EngineMemory::Instance().Add(mapping), mapping->bytes()); });
 }
 
 napi_value MappingView(napi_env env, napi_callback_info call) {
@@ -53,6 +85,7 @@ napi_value ReleaseMapping(napi_env env, napi_callback_info call) {
   int32_t number;
   if (!ReadInt32(env, arguments[0], &number)) return ThrowShape(env, "releaseMapping", "a mapping");
   EngineMemory::Instance().ReleaseMapping(number);
+  Instance::Of(env).lent.Sweep(env);
   return Undefined(env);
 }
 

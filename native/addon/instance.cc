@@ -21,6 +21,8 @@ void Quarantine(std::unique_ptr<Port> port) {
 void CleanUp(void* hint) {
   auto& instance = *static_cast<Instance*>(hint);
   for (const auto& opened : instance.ports) opened->Close(kCleanupMs);
+  // After the ports: their peers have seen the end of the sessions that named the buffers.
+  instance.lent.Close(instance.env, kCleanupMs);
 }
 
 void Destroy(napi_env, void* instance, void*) {
@@ -51,6 +53,7 @@ Instance& Instance::Of(napi_env env) {
   napi_get_instance_data(env, &found);
   if (found != nullptr) return *static_cast<Instance*>(found);
   auto* made = std::make_unique<Instance>().release();
+  made->env = env;
   napi_set_instance_data(env, made, Destroy, nullptr);
   napi_add_env_cleanup_hook(env, CleanUp, made);
   return *made;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "addon/lent_buffers.h"
 #include "port/port.h"
 
 namespace orbitkv::addon {
@@ -25,6 +26,8 @@ struct OpenedPort {
 
 /// What one thread that loaded the addon owns.
 struct Instance {
+  napi_env env;
+  LentBuffers lent;
   std::vector<std::unique_ptr<OpenedPort>> ports;
 
   /// The instance of this environment; made, with its cleanup hook, at the first call.

@@ -6,12 +6,21 @@
 namespace orbitkv::addon {
 
 napi_value OpenPool(napi_env env, napi_callback_info call) {
-  const Arguments<1> arguments(env, call);
+  const Arguments<2> arguments(env, call);
   uint64_t bytes;
   if (!ReadOffset(env, arguments[0], &bytes) || bytes == 0)
     return ThrowShape(env, "openPool", "bytes above 0");
+  auto pages = PoolPages::kHuge;
+  napi_valuetype given = napi_undefined;
+  napi_typeof(env, arguments[1], &given);
+  if (given != napi_undefined) {
+    const auto name = ReadString(env, arguments[1]);
+    if (name != "huge" && name != "ordinary")
+      return ThrowShape(env, "openPool", "pages: huge or ordinary");
+    if (name == "ordinary") pages = PoolPages::kOrdinary;
+  }
   return Guarded(env, [&]() -> napi_value {
-    const auto pool = Pool::Open(bytes);
+    const auto pool = Pool::Open(bytes, pages);
     napi_value report;
     napi_create_object(env, &report);
     SetNumber(env, report, "pool", Pools().Add(pool));

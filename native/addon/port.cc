@@ -93,6 +93,7 @@ constexpr Method kMethods[] = {
     {"listen", Listen},
     {"closeListener", CloseListener},
     {"connect", Connect},
+    {"adopt", Adopt},
     {"peer", Peer},
     {"takeFrame", TakeFrame},
     {"takeFds", TakeFds},

@@ -1,5 +1,6 @@
 #include "addon/socket_methods.h"
 
+#include <utility>
 #include <vector>
 
 #include "addon/instance.h"
@@ -72,6 +73,16 @@ napi_value Connect(napi_env env, napi_callback_info call) {
   return OpenPath(env, call, "connect", [](net::Sockets& sockets, const std::string& path) {
     return sockets.Connect(path);
   });
+}
+
+napi_value Adopt(napi_env env, napi_callback_info call) {
+  const Arguments<1> arguments(env, call);
+  int32_t fd;
+  if (!ReadInt32(env, arguments[0], &fd) || fd < 0) return ThrowShape(env, "adopt", "a descriptor");
+  UniqueFd end(fd);  // ours from here on, whatever comes
+  const auto& port = arguments.bound<OpenedPort>().port;
+  if (port == nullptr) return ThrowClosed(env);
+  return Guarded(env, [&] { return Int32(env, port->OpenSockets().AdoptEnd(std::move(end))); });
 }
 
 napi_value Peer(napi_env env, napi_callback_info call) {

@@ -8,6 +8,7 @@ namespace orbitkv::addon {
 ORBITKV_FUNCTION(Listen);
 ORBITKV_FUNCTION(CloseListener);
 ORBITKV_FUNCTION(Connect);
+ORBITKV_FUNCTION(Adopt);
 ORBITKV_FUNCTION(Peer);
 ORBITKV_FUNCTION(TakeFrame);
 ORBITKV_FUNCTION(TakeFds);

@@ -23,6 +23,8 @@ constexpr NamedFunction kSurface[] = {
 
     {"createMemory", CreateSharedMemory},
     {"importMemory", ImportMemory},
+    {"shareBuffer", ShareBuffer},
+    {"borrowMapping", BorrowMapping},
     {"mappingView", MappingView},
     {"releaseMapping", ReleaseMapping},
     {"mappingsAlive", MappingsAlive},
@@ -47,6 +49,7 @@ constexpr NamedFunction kSurface[] = {
     {"crc32", Crc32},
     {"crc32Variants", Crc32Variants},
 
+    {"socketPair", SocketPair},
     {"openPort", OpenPort},
     {"wake", WakePort},
     {"wakeAll", WakeAll},

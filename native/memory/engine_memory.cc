@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <limits>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -68,8 +69,21 @@ std::shared_ptr<Mapping> EngineMemory::FindMapping(int32_t number) const {
 }
 
 void EngineMemory::ReleaseMapping(int32_t number) {
-  std::vector<std::shared_ptr<const void>> retired;  // destroyed after the lock: unmapping is slow
+  Retired retired;
   const std::lock_guard lock(mutex_);
+  Retire(number, retired);
+}
+
+void EngineMemory::Revoke(const Mapping& mapping) {
+  Retired retired;
+  const std::lock_guard lock(mutex_);
+  std::vector<int32_t> names;
+  for (const auto& [number, named] : mappings_)
+    if (named.get() == &mapping) names.push_back(number);
+  for (const int32_t number : names) Retire(number, retired);
+}
+
+void EngineMemory::Retire(int32_t number, Retired& retired) {
   const auto found = mappings_.find(number);
   if (found == mappings_.end()) return;
   std::erase_if(released_, [](const auto& mapping) { return mapping.expired(); });
@@ -88,9 +102,11 @@ void EngineMemory::ReleaseMapping(int32_t number) {
 
 int32_t EngineMemory::MappingsAlive() const {
   const std::lock_guard lock(mutex_);
-  auto alive = static_cast<int32_t>(mappings_.size());
-  for (const auto& mapping : released_) alive += mapping.expired() ? 0 : 1;
-  return alive;
+  std::set<const Mapping*> alive;
+  for (const auto& [number, mapping] : mappings_) alive.insert(mapping.get());
+  for (const auto& released : released_)
+    if (const auto mapping = released.lock()) alive.insert(mapping.get());
+  return static_cast<int32_t>(alive.size());
 }
 
 TemplateItem EngineMemory::CheckItem(uint64_t index, std::span<const double> fields) const {

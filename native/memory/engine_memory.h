@@ -24,7 +24,10 @@ class EngineMemory {
   int32_t Add(std::shared_ptr<Mapping> mapping);
   std::shared_ptr<Mapping> FindMapping(int32_t number) const;
   void ReleaseMapping(int32_t number);
-  /// Mappings still mapped, whether or not they were released.
+  /// Releases every name of one mapping.
+  void Revoke(const Mapping& mapping);
+  /// Mappings still held by anybody, whether or not they were released; one with two names counts
+  /// once.
   int32_t MappingsAlive() const;
 
   /// `items` are whole TEMPLATE_ITEM descriptors; both lists are already copied out of memory that
@@ -35,6 +38,10 @@ class EngineMemory {
   void ReleaseTemplate(int32_t number);
 
  private:
+  using Retired = std::vector<std::shared_ptr<const void>>;
+  /// Moves a name and the templates over it to `retired`, which is destroyed after the lock:
+  /// unmapping is slow.
+  void Retire(int32_t number, Retired& retired);
   TemplateItem CheckItem(uint64_t index, std::span<const double> fields) const;
 
   mutable std::mutex mutex_;

@@ -22,8 +22,15 @@ std::shared_ptr<Mapping> Mapping::Map(int fd, uint64_t bytes) {
   return std::make_shared<Mapping>(static_cast<std::byte*>(base), bytes);
 }
 
-Mapping::Mapping(std::byte* base, uint64_t bytes) : base_(base), bytes_(bytes) {}
+std::shared_ptr<Mapping> Mapping::Lend(std::byte* base, uint64_t bytes) {
+  return std::make_shared<Mapping>(base, bytes, Owner::kLender);
+}
 
-Mapping::~Mapping() { munmap(base_, bytes_); }
+Mapping::Mapping(std::byte* base, uint64_t bytes, Owner owner)
+    : base_(base), bytes_(bytes), owner_(owner) {}
+
+Mapping::~Mapping() {
+  if (owner_ == Owner::kUs) munmap(base_, bytes_);
+}
 
 }  // namespace orbitkv

@@ -6,8 +6,9 @@
 
 namespace orbitkv {
 
-/// Shared memory mapped into this process, writable. Unmapped when the last holder lets go; holders
-/// are the registry (until release), views, and every queued or running copy that names it.
+/// Shared memory of this process, writable: mapped here and unmapped when the last holder lets go,
+/// or lent by its owner, who is told by the end of this object. Holders are the registry (until
+/// release), views, and every queued or running copy that names it.
 class Mapping {
  public:
   /// Maps a descriptor that a peer passed; the descriptor stays the caller's. Throws SystemError
@@ -17,7 +18,11 @@ class Mapping {
   /// Maps the first `bytes` of a memfd of our own. Throws SystemError.
   static std::shared_ptr<Mapping> Map(int fd, uint64_t bytes);
 
-  Mapping(std::byte* base, uint64_t bytes);
+  /// Memory that somebody else owns and keeps in place while this object lives.
+  static std::shared_ptr<Mapping> Lend(std::byte* base, uint64_t bytes);
+
+  enum class Owner { kUs, kLender };
+  Mapping(std::byte* base, uint64_t bytes, Owner owner = Owner::kUs);
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
   ~Mapping();
@@ -33,6 +38,7 @@ class Mapping {
  private:
   std::byte* base_;
   uint64_t bytes_;
+  Owner owner_;
 };
 
 }  // namespace orbitkv

@@ -82,7 +82,7 @@ void RefuseWhatDoesNotFit(size_t bytes) {
 
 }  // namespace
 
-std::shared_ptr<Pool> Pool::Open(size_t bytes) {
+std::shared_ptr<Pool> Pool::Open(size_t bytes, PoolPages pages) {
   const size_t mapped = (bytes + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
   RefuseWhatDoesNotFit(mapped);
   std::byte* base = MapAligned(mapped);
@@ -90,7 +90,7 @@ std::shared_ptr<Pool> Pool::Open(size_t bytes) {
   std::shared_ptr<Pool> pool(new Pool(base, mapped));
   // Hints: what the kernel made of the first is read back, the others exist on every kernel that we
   // support.
-  madvise(base, mapped, MADV_HUGEPAGE);
+  madvise(base, mapped, pages == PoolPages::kHuge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   madvise(base, mapped, MADV_DONTFORK);
   madvise(base, mapped, MADV_DONTDUMP);
   const int64_t start_us = MonotonicUs();

@@ -8,12 +8,16 @@
 
 namespace orbitkv {
 
+/// What a pool asks of the kernel. Ordinary 4 KiB pages are for benches, which compare on equal
+/// memory.
+enum class PoolPages { kHuge, kOrdinary };
+
 /// Pinned pool of the host: anonymous, 2 MiB aligned, populated, not inherited by children, left
 /// out of core dumps. Unmapped when the last port, stream job or view lets go of it.
 class Pool {
  public:
   /// Throws SystemError: ENOMEM names what was asked and what the host allows.
-  static std::shared_ptr<Pool> Open(size_t bytes);
+  static std::shared_ptr<Pool> Open(size_t bytes, PoolPages pages = PoolPages::kHuge);
 
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;

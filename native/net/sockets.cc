@@ -91,6 +91,12 @@ int32_t Sockets::Connect(const std::string& path) {
   return Adopt(ConnectUnix(path), &unwatched);
 }
 
+int32_t Sockets::AdoptEnd(UniqueFd end) {
+  PrepareStream(end.get());
+  int unwatched;
+  return Adopt(std::move(end), &unwatched);
+}
+
 int32_t Sockets::Adopt(UniqueFd socket, int* unwatched) {
   auto connection = std::make_unique<Connection>();
   connection->socket = std::move(socket);

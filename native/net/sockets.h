@@ -32,6 +32,8 @@ class Sockets {
   int32_t Listen(const std::string& path);
   bool CloseListener(int32_t listener);
   int32_t Connect(const std::string& path);
+  /// Takes over one end of a connected UNIX stream socket, also when it throws (SystemError).
+  int32_t AdoptEnd(UniqueFd end);
 
   /// Null when there is no such connection.
   const PeerCredentials* Peer(int32_t connection) const;

@@ -1,5 +1,6 @@
 #include "net/unix_socket.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -98,6 +99,33 @@ UniqueFd ConnectUnix(const std::string& path) {
   const int connected = Connect(fd.get(), address);
   if (connected < 0) throw SystemError(-connected, "Cannot connect to " + path);
   return fd;
+}
+
+std::array<UniqueFd, 2> ConnectedPair() {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0)
+    throw SystemError(errno, "Cannot create a pair of sockets");
+  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+void PrepareStream(int socket) {
+  const auto fail = [socket](int error, const char* why) {
+    throw SystemError(error, "Cannot adopt descriptor " + std::to_string(socket) + ": " + why);
+  };
+  int domain = 0;
+  int type = 0;
+  socklen_t bytes = sizeof domain;
+  if (getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) != 0 ||
+      getsockopt(socket, SOL_SOCKET, SO_TYPE, &type, &bytes) != 0)
+    fail(errno, "it is not an open socket");
+  if (domain != AF_UNIX || type != SOCK_STREAM) fail(EPROTOTYPE, "it is no UNIX stream socket");
+  sockaddr_un peer{};
+  bytes = sizeof peer;
+  if (getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &bytes) != 0)
+    fail(errno, "it is not connected");
+  const int flags = fcntl(socket, F_GETFL);
+  if (flags < 0 || fcntl(socket, F_SETFL, flags | O_NONBLOCK) != 0)
+    fail(errno, "its flags cannot be set");
 }
 
 PeerCredentials ReadPeer(int socket) {

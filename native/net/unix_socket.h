@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -32,6 +33,13 @@ class ListeningSocket {
 
 /// Connects; throws SystemError (ENOENT, ECONNREFUSED, EACCES, EAGAIN when too many wait).
 UniqueFd ConnectUnix(const std::string& path);
+
+/// Two connected ends; each sees this process as its peer. Throws SystemError.
+std::array<UniqueFd, 2> ConnectedPair();
+
+/// Makes a descriptor that somebody handed over fit for a port: non-blocking. Throws SystemError:
+/// EBADF, ENOTSOCK, EPROTOTYPE when it is no UNIX stream socket, ENOTCONN when it has no peer.
+void PrepareStream(int socket);
 
 struct PeerCredentials {
   uint32_t uid;

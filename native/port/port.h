@@ -109,7 +109,6 @@ class Port {
   /// Before the queue: a queue that ends must not outlive what its requests name.
   std::vector<Slot> slots_;
   std::vector<uint32_t> free_slots_;
-  std::vector<IoResult> reaped_;
   std::vector<Completion> taken_;
   /// Completions that found no room in `completions_`.
   std::vector<Completion> backlog_;

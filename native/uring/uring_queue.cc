@@ -13,8 +13,11 @@ namespace {
 
 // 32 entries at once cost 16 % of random-read rate at depth 32, one at a time costs CPU.
 constexpr uint32_t kSubmitChunk = 4;
-// A restore's small batch goes in one enter.
+// Up to here it makes no difference.
 constexpr uint32_t kSubmitWhole = 16;
+// A burst on an idle ring, as a lone restore is, goes in one enter: the disk has nothing else to
+// do, and each enter rings its doorbell (34 reads of 4 KiB: 114 us at once, 200 us in chunks).
+constexpr uint32_t kBurstWhole = 64;
 // Refusals to submit (no memory, completions backed up) in a row before the caller hears of it.
 constexpr int kSubmitAttemptsMax = 8;
 // The kernel takes at most 1 GiB a registered buffer.
@@ -133,7 +136,8 @@ int UringQueue::Advance(uint32_t events, int64_t wait_us) {
 int UringQueue::Submit(uint32_t events, int64_t wait_us, bool get_events) {
   int refused = 0;
   uint32_t pending = ring_.unsubmitted();
-  const uint32_t chunk = pending <= kSubmitWhole ? kSubmitWhole : kSubmitChunk;
+  const uint32_t whole = in_flight_ <= pending ? kBurstWhole : kSubmitWhole;
+  const uint32_t chunk = pending <= whole ? whole : kSubmitChunk;
   while (pending > chunk) {
     const int submitted = ring_.Enter(chunk, 0, 0, false);
     // Refused: run completion work, which frees what was missing.

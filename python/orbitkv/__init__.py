@@ -18,10 +18,12 @@ from .client import (
     Group,
     Loading,
     Miss,
+    Prepared,
     PublishGroup,
     QueryGroup,
     Ready,
     Region,
+    Warming,
     connect,
 )
 from .errors import (
@@ -58,11 +60,13 @@ __all__ = [
     "Operation",
     "OperationResult",
     "OrbitError",
+    "Prepared",
     "ProtocolError",
     "PublishCounts",
     "PublishGroup",
     "QueryGroup",
     "Ready",
     "Region",
+    "Warming",
     "connect",
 ]

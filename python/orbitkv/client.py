@@ -85,13 +85,16 @@ class PublishGroup:
 
 @dataclass(frozen=True)
 class Ready:
-    """``boundaries``: lengths in tokens from the start of the request at which it may be resumed, rising."""
+    """``boundaries``: lengths in tokens from the start of the request at which it may be resumed with what the lease
+    holds, rising; the lease holds what the last of them needs. ``other_boundaries``: smaller ones that need blocks
+    outside the lease; to use one, query again without the keys behind it."""
 
     boundaries: tuple[int, ...]
     lease: int
     blocks_dram: int
     blocks_ssd: int
     expires_in_ms: int
+    other_boundaries: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,27 @@ class Miss:
 @dataclass(frozen=True)
 class Busy:
     """Over budget now: treat as a miss or ask again in a later step."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A preparation: holds ``blocks``, of which ``blocks_ready`` are in DRAM. It ends ``expires_in_ms`` after the last
+    poll unless it is claimed."""
+
+    ticket: int
+    blocks: int
+    blocks_ready: int
+    loading: bool
+    expires_in_ms: int
+
+
+@dataclass(frozen=True)
+class Warming:
+    """A hint that was taken: blocks that will be read, that were in DRAM, and that the budget does not cover."""
+
+    accepted: int
+    resident: int
+    skipped: int
 
 
 QueryAnswer = Ready | Loading | Miss | Busy
@@ -213,7 +237,7 @@ class Client:
             "requestId": request_id,
             "revision": revision,
             "allowSsd": allow_ssd,
-            "groups": [{"group": each.group, "firstBlock": each.first_block, "keys": each.keys} for each in groups],
+            "groups": _group_fields(groups),
         }
         return self._answer(message, timeout_s)
 
@@ -236,6 +260,9 @@ class Client:
         answer = self.begin_query(
             request_id, groups, revision=revision, allow_ssd=allow_ssd, timeout_s=timeout_s
         )
+        return self._until_answered(answer, deadline, timeout_s)
+
+    def _until_answered(self, answer: QueryAnswer, deadline: Deadline, timeout_s: float | None) -> Ready | Miss | Busy:
         pause_s = _POLL_FIRST_S
         while isinstance(answer, Loading):
             ticket = answer.ticket
@@ -249,6 +276,74 @@ class Client:
                 self._hand_back({"kind": "loading", "ticket": ticket})
                 raise
         return answer
+
+    def prepare(
+        self,
+        request_id: int,
+        groups: Sequence[QueryGroup],
+        *,
+        revision: int = 0,
+        timeout_s: float | None = DEFAULT_TIMEOUT_S,
+    ) -> Prepared | Miss | Busy:
+        """Reads the blocks of a coming request into DRAM and holds them. Poll it, or call this again, at least once in
+        the time that ``expires_in_ms`` says; then claim it with the same groups, or release the ticket."""
+        message = {
+            "kind": "prepare",
+            "requestId": request_id,
+            "revision": revision,
+            "groups": _group_fields(groups),
+        }
+        reply, _ = self._exchange.ask(message, ("prepared", "miss", "busy"), timeout_s, abandoned=self._hand_back)
+        if reply["kind"] == "prepared":
+            return _prepared(reply)
+        return Miss() if reply["kind"] == "miss" else Busy()
+
+    def poll_preparation(self, ticket: int, timeout_s: float | None = DEFAULT_TIMEOUT_S) -> Prepared:
+        """How far a preparation is; keeps it alive. ProtocolError ticket_unknown once it has ended."""
+        reply, _ = self._exchange.ask({"kind": "prepare_poll", "ticket": ticket}, ("prepared",), timeout_s)
+        return _prepared(reply)
+
+    def begin_claim(
+        self,
+        ticket: int,
+        request_id: int,
+        groups: Sequence[QueryGroup],
+        *,
+        revision: int = 0,
+        timeout_s: float | None = DEFAULT_TIMEOUT_S,
+    ) -> QueryAnswer:
+        """Turns a preparation into the query of a request; answered and polled as begin_query is. ProtocolError
+        ticket_unknown when it has ended, ticket_mismatch for other keys: then query as usual."""
+        message = {
+            "kind": "claim",
+            "ticket": ticket,
+            "requestId": request_id,
+            "revision": revision,
+            "groups": _group_fields(groups),
+        }
+        return self._answer(message, timeout_s)
+
+    def claim(
+        self,
+        ticket: int,
+        request_id: int,
+        groups: Sequence[QueryGroup],
+        *,
+        revision: int = 0,
+        timeout_s: float | None = DEFAULT_TIMEOUT_S,
+    ) -> Ready | Miss | Busy:
+        """As begin_claim, until the answer is not Loading."""
+        deadline = Deadline(timeout_s)
+        answer = self.begin_claim(ticket, request_id, groups, revision=revision, timeout_s=timeout_s)
+        return self._until_answered(answer, deadline, timeout_s)
+
+    def warm(self, groups: Sequence[QueryGroup], timeout_s: float | None = DEFAULT_TIMEOUT_S) -> Warming | Busy:
+        """Hints that blocks may be of use soon. Nothing is held for the session and nothing is promised."""
+        message = {"kind": "warm", "groups": _group_fields(groups)}
+        reply, _ = self._exchange.ask(message, ("warming", "busy"), timeout_s)
+        if reply["kind"] == "busy":
+            return Busy()
+        return Warming(reply["accepted"], reply["resident"], reply["skipped"])
 
     def release_lease(self, lease: int, timeout_s: float | None = DEFAULT_TIMEOUT_S) -> None:
         """Ends a lease; idempotent."""
@@ -392,6 +487,7 @@ class Client:
                 reply["blocksDram"],
                 reply["blocksSsd"],
                 reply["expiresInMs"],
+                tuple(reply["otherBoundaries"]),
             )
         if reply["kind"] == "loading":
             return Loading(reply["ticket"])
@@ -399,7 +495,7 @@ class Client:
 
     def _hand_back(self, reply: dict) -> None:
         """What an abandoned query was granted goes back; if the stream ended, it went back with the session."""
-        if reply["kind"] not in ("ready", "loading"):
+        if reply["kind"] not in ("ready", "loading", "prepared"):
             return
         what = "lease" if reply["kind"] == "ready" else "ticket"
         message = {"kind": "release", "what": what, "id": reply["lease" if what == "lease" else "ticket"]}
@@ -419,6 +515,16 @@ class Client:
         self._operations.look()
         if self._operations.outstanding and self._exchange.connection.peer_exited():
             self._operations.abandon(ClosedError("manager_gone", "The Manager's process has ended"))
+
+
+def _group_fields(groups: Sequence[QueryGroup]) -> list[dict]:
+    return [{"group": each.group, "firstBlock": each.first_block, "keys": each.keys} for each in groups]
+
+
+def _prepared(reply: dict) -> Prepared:
+    return Prepared(
+        reply["ticket"], reply["blocks"], reply["blocksReady"], reply["loading"], reply["expiresInMs"]
+    )
 
 
 def _region_fields(region: Region) -> dict:

@@ -6,7 +6,7 @@ import hashlib
 import struct
 from collections.abc import Mapping
 
-_NAMESPACE_VERSION = 2
+_NAMESPACE_VERSION = 3
 
 
 def _field(tag: bytes, value: bytes) -> bytes:

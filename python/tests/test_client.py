@@ -14,6 +14,15 @@ from orbitkv.slots import CANCELLED, DONE, FAILED, RUNNING, STATES, SUBMITTED
 from .fake_manager import FakeManager, sealed_memory
 
 KEYS = bytes(range(32))
+READY = {
+    "kind": "ready",
+    "boundaries": [16],
+    "otherBoundaries": [],
+    "lease": 1,
+    "blocksDram": 1,
+    "blocksSsd": 0,
+    "expiresInMs": 1,
+}
 SOON_S = 0.06  # Longer than one look at the slots.
 
 
@@ -60,6 +69,49 @@ class Session(unittest.TestCase):
         self.assert_code("timed_out", orbitkv.CancelledError, lambda: operation.wait(SOON_S))
 
 
+class Speculation(Session):
+    GROUPS = [orbitkv.QueryGroup(0, KEYS, 3)]
+    PREPARED = {"kind": "prepared", "ticket": 9, "blocks": 4, "blocksReady": 1, "loading": True, "expiresInMs": 1000}
+
+    def test_a_preparation_is_made_polled_and_claimed(self) -> None:
+        self.manager.answers["prepare"] = lambda _: self.PREPARED
+        self.manager.answers["prepare_poll"] = lambda _: {**self.PREPARED, "blocksReady": 4, "loading": False}
+        prepared = self.client.prepare(5, self.GROUPS, revision=2)
+        self.assertEqual(prepared, orbitkv.Prepared(9, 4, 1, True, 1000))
+        _, message, _ = self.manager.next("prepare")
+        self.assertEqual((message["requestId"], message["revision"]), (5, 2))
+        self.assertEqual(message["groups"], [{"group": 0, "firstBlock": 3, "keys": KEYS}])
+        self.assertEqual(self.client.poll_preparation(9), orbitkv.Prepared(9, 4, 4, False, 1000))
+        self.manager.answers["claim"] = lambda _: {"kind": "loading", "ticket": 9}
+        self.manager.answers["query_poll"] = lambda _: READY
+        found = self.client.claim(9, 5, self.GROUPS, revision=2)
+        self.assertIsInstance(found, orbitkv.Ready)
+        _, message, _ = self.manager.next("claim")
+        self.assertEqual((message["ticket"], message["requestId"], message["revision"]), (9, 5, 2))
+
+    def test_other_answers_are_what_they_say(self) -> None:
+        for kind, of in (("miss", orbitkv.Miss), ("busy", orbitkv.Busy)):
+            self.manager.answers["prepare"] = lambda _, kind=kind: {"kind": kind}
+            self.assertIsInstance(self.client.prepare(1, self.GROUPS), of)
+        self.manager.answers["warm"] = lambda _: {"kind": "warming", "accepted": 1, "resident": 2, "skipped": 3}
+        self.assertEqual(self.client.warm(self.GROUPS), orbitkv.Warming(1, 2, 3))
+        self.manager.answers["warm"] = lambda _: {"kind": "busy"}
+        self.assertEqual(self.client.warm(self.GROUPS), orbitkv.Busy())
+
+    def test_a_claim_of_what_has_ended_says_so(self) -> None:
+        code = ERROR_CODES["ticket_unknown"]
+        self.manager.answers["claim"] = lambda _: {"kind": "error", "code": code, "message": "gone", "values": []}
+        self.assert_code("ticket_unknown", orbitkv.ProtocolError, lambda: self.client.claim(9, 5, self.GROUPS))
+
+    def test_a_preparation_nobody_waited_for_goes_back(self) -> None:
+        self.assert_code("timed_out", orbitkv.CancelledError, lambda: self.client.prepare(1, self.GROUPS, timeout_s=SOON_S))
+        request, _, _ = self.manager.next("prepare")
+        self.manager.reply(request, self.PREPARED)
+        self.client.sync()
+        _, message, _ = self.manager.next("release")
+        self.assertEqual((message["what"], message["id"]), ("ticket", 9))
+
+
 class Requests(Session):
     def test_a_greeting_says_who_we_are_and_brings_the_limits(self) -> None:
         _, hello, _ = self.manager.next("hello")
@@ -75,7 +127,7 @@ class Requests(Session):
         os.close(fds[0])
         self.assertEqual(message["allocations"], [{"kind": "host_fd", "bytes": 8192}])
         self.assertEqual(
-            message["claimedDigest"].hex(), "17ab9f1b9b1990bedd16a95d5f97841f28276f53c5cb18858417ea64e1e565e1"
+            message["claimedDigest"].hex(), "6d0860b8f0a45418519b852edc26444f153fbd5442f87e31f26e8e1992713279"
         )
 
     def test_slots_that_could_shrink_are_refused(self) -> None:
@@ -112,11 +164,11 @@ class Requests(Session):
 
     def test_a_query_polls_until_it_is_not_loading(self) -> None:
         answers = [{"kind": "loading", "ticket": 4}] * 2 + [
-            {"kind": "ready", "boundaries": [16], "lease": 9, "blocksDram": 1, "blocksSsd": 0, "expiresInMs": 100}
+            READY | {"boundaries": [32, 64], "otherBoundaries": [16], "lease": 9, "expiresInMs": 100}
         ]
         self.manager.answers["query"] = lambda _: {"kind": "loading", "ticket": 4}
         self.manager.answers["query_poll"] = lambda _: answers.pop(0)
-        self.assertEqual(self.client.query(1, [orbitkv.QueryGroup(0, KEYS)]), orbitkv.Ready((16,), 9, 1, 0, 100))
+        self.assertEqual(self.client.query(1, [orbitkv.QueryGroup(0, KEYS)]), orbitkv.Ready((32, 64), 9, 1, 0, 100, (16,)))
 
     def test_a_query_out_of_time_gives_its_ticket_back(self) -> None:
         for kind in ("query", "query_poll"):
@@ -129,10 +181,7 @@ class Requests(Session):
         body = lambda: self.client.begin_query(1, [orbitkv.QueryGroup(0, KEYS)], timeout_s=0.01)  # noqa: E731
         self.assert_code("timed_out", orbitkv.CancelledError, body)
         request, _, _ = self.manager.next("query")
-        self.manager.reply(
-            request,
-            {"kind": "ready", "boundaries": [16], "lease": 12, "blocksDram": 1, "blocksSsd": 0, "expiresInMs": 1},
-        )
+        self.manager.reply(request, READY | {"lease": 12})
         self.client.sync()
         self.assertEqual(self.manager.next("release")[1], {"kind": "release", "what": "lease", "id": 12})
 

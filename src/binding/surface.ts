@@ -155,13 +155,16 @@ export interface Port {
   /** Sockets: binds, listens (mode 0600), accepts; completions carry `accepted`. Returns the listener number. Throws. */
   listen(path: string): number
   closeListener(listener: number): void
-  /** Connects to a listener; `peer()` then tells who opened it. Returns the connection. Throws. */
-  connect(path: string): number
   /**
    * Connects to a listener; the connection then behaves as an accepted one (frames, descriptors, `closed`,
    * `peerExited` through the peer's pidfd). The caller checks peer(). Throws ENOENT, ECONNREFUSED, EACCES, EAGAIN.
    */
   connect(path: string): number
+  /**
+   * Takes over a connected UNIX stream socket, which the port closes, also when it throws (EBADF, ENOTSOCK, EPROTOTYPE,
+   * ENOTCONN, EMFILE). The connection then behaves as an accepted one.
+   */
+  adopt(fd: number): number
   /** Credentials of a connection's peer. */
   peer(connection: number): PeerReport
   /** Copies the waiting frame (without its length word) into `target`; returns its bytes or -errno. */
@@ -182,8 +185,11 @@ export interface Port {
 export interface Native {
   probe(): Probe
 
-  /** Refuses (ENOMEM) when `bytes` is above what the cgroup limit or available memory allows; the message has both. */
-  openPool(bytes: number): PoolReport
+  /**
+   * Refuses (ENOMEM) when `bytes` is above what the cgroup limit or available memory allows; the message has both.
+   * `pages`: `huge` by default; `ordinary` (4 KiB) is for benches, which compare on equal memory.
+   */
+  openPool(bytes: number, pages?: 'huge' | 'ordinary'): PoolReport
   closePool(pool: number): void
   /** Test and demo only: an external view of pool bytes for this thread. */
   poolView(pool: number, offset: number, bytes: number): Uint8Array
@@ -203,6 +209,13 @@ export interface Native {
   createMemory(bytes: number): number
   /** Maps a descriptor that a peer passed; refuses (EPERM) what is not a memfd sealed against shrink and grow. */
   importMemory(fd: number): MappingReport
+  /**
+   * Makes bytes of a SharedArrayBuffer a mapping. This thread keeps the buffer in place until the mapping is released
+   * and nothing queued or running names it; when the thread ends first, the mapping is revoked and copies are awaited.
+   */
+  shareBuffer(bytes: Uint8Array): MappingReport
+  /** Another number for a mapping, released by itself. Throws ENOENT. */
+  borrowMapping(mapping: number): MappingReport
   /** Test, demo and embedded use: an external view of a mapping for this thread. */
   mappingView(mapping: number, offset: number, bytes: number): Uint8Array
   /**
@@ -210,7 +223,7 @@ export interface Native {
    * no view names it.
    */
   releaseMapping(mapping: number): void
-  /** Mappings still mapped, released or not: for gauges and tests. */
+  /** Mappings still held by anybody, released or not, each once: for gauges and tests. */
   mappingsAlive(): number
   /**
    * Defines a copy template: `granuleFirstItem[g] … granuleFirstItem[g + 1] - 1` are the TEMPLATE_ITEM indices of
@@ -274,6 +287,8 @@ export interface Native {
   /** The variants of this processor, narrowest first. */
   crc32Variants(): string[]
 
+  /** Two connected UNIX stream sockets, for adopt(); each sees this process as its peer. The descriptors are the caller's. */
+  socketPair(): [number, number]
   openPort(options: PortOptions): Port
   /** Wakes a port that is parked natively, from any thread. */
   wake(port: number): void

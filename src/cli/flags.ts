@@ -1,5 +1,6 @@
 import { ConfigError } from '../shared/base/errors.js'
 import { GIB, MIB, TIB } from '../shared/base/units.js'
+import { REFUSED_FLAGS } from './refused-flags.js'
 import { formatSize, parseDuration, parseSize } from './sizes.js'
 
 /** One flag of `orbitkv-cache-manager`: how it is read, what it allows, what it means. */
@@ -61,6 +62,30 @@ export const FLAGS = {
     max: 16 * TIB,
     example: '--query-instance-budget 1gb',
     help: 'the same for one engine instance; default the whole query budget',
+  },
+  'query-read-batch': {
+    kind: 'size',
+    default: '0',
+    min: 0,
+    max: 16 * TIB,
+    example: '--query-read-batch 32mb',
+    help: 'bytes of SSD reads that one query submits at once; 0: everything that it needs',
+  },
+  'query-read-timeout-ms': {
+    kind: 'count',
+    default: '0',
+    min: 0,
+    max: 60_000,
+    example: '--query-read-timeout-ms 250',
+    help: 'milliseconds after which a query reads nothing more and answers a miss; 0: no bound',
+  },
+  'query-read-max-batches': {
+    kind: 'count',
+    default: '0',
+    min: 0,
+    max: 1_000_000,
+    example: '--query-read-max-batches 4',
+    help: 'batches after which a query reads nothing more and answers with what it has; 0: no bound',
   },
   'lease-ttl': {
     kind: 'duration',
@@ -134,7 +159,36 @@ export const FLAGS = {
     default: 'all',
     choices: ['all', 'reuse'],
     example: '--ssd-write-policy all',
-    help: 'which pages go to the SSD; reuse is refused until it is built',
+    help: 'which pages go to the SSD; reuse: those that are saved again or that a query was given',
+  },
+  'enable-lfu-admission': {
+    kind: 'choice',
+    default: 'false',
+    choices: ['true', 'false'],
+    example: '--enable-lfu-admission true',
+    help: 'keep a page out of DRAM when it is asked for less often than the page that it would displace (TinyLFU)',
+  },
+  'cache-protected-percent': {
+    kind: 'count',
+    default: '0',
+    min: 0,
+    max: 95,
+    example: '--cache-protected-percent 80',
+    help: 'part of the pool that pages which queries use again may keep from eviction; 0: none',
+  },
+  'metric-hll-windows': {
+    kind: 'text',
+    default: '15m,1h,1d',
+    example: '--metric-hll-windows 15m,1h,1d',
+    help: 'spans of time over which reuse is estimated: up to 8 different durations',
+  },
+  'metric-hll-bucket-bits': {
+    kind: 'count',
+    default: '16',
+    min: 4,
+    max: 18,
+    example: '--metric-hll-bucket-bits 14',
+    help: 'precision of that estimate: 2^bits bytes a slice, 9 slices a window, error about 1.04 / sqrt(2^bits)',
   },
   'http-addr': {
     kind: 'text',
@@ -200,20 +254,19 @@ function parseValue(name: string, flag: Flag, text: string): string | number {
   if (flag.kind === 'choice') return flag.choices?.includes(text) === true ? text : refuse(name, flag, text)
   if (flag.kind === 'text' || flag.kind === 'texts') return text.length > 0 ? text : refuse(name, flag, text)
   const value =
-    flag.kind === 'size' ? parseSize(text) : flag.kind === 'duration' ? parseDuration(text) : wholeNumber(text)
+    flag.kind === 'size'
+      ? text === '0'
+        ? 0
+        : parseSize(text)
+      : flag.kind === 'duration'
+        ? parseDuration(text)
+        : wholeNumber(text)
   if (value === null || value < (flag.min as number) || value > (flag.max as number)) return refuse(name, flag, text)
   return value
 }
 
 function wholeNumber(text: string): number | null {
   return /^\d{1,9}$/.test(text) ? Number(text) : null
-}
-
-/** Flags of other versions and projects that people still type, and what to type instead. */
-const REPLACED: Readonly<Record<string, string>> = {
-  'ssd-codec': '--storage-codec, which this version does not have yet',
-  'ssd-codec-budget': '--storage-codec-budget, which this version does not have yet',
-  'ssd-write-queue-depth': '--ssd-write-queue (bytes instead of batches)',
 }
 
 /**
@@ -232,10 +285,10 @@ export function parseFlags(argv: readonly string[]): FlagValues {
     const name = match?.[1] ?? argument
     const flag = Object.hasOwn(FLAGS, name) ? (FLAGS as Readonly<Record<string, Flag>>)[name] : undefined
     if (match === null || flag === undefined) {
-      const instead = Object.hasOwn(REPLACED, name) ? REPLACED[name] : undefined
+      const instead = Object.hasOwn(REFUSED_FLAGS, name) ? REFUSED_FLAGS[name] : undefined
       throw new ConfigError(
         'config_unknown_flag',
-        `Cannot start with '${argument}': there is no such flag${instead === undefined ? '; --help lists them' : `; use ${instead}`}`,
+        `Cannot start with '${argument}': there is no such flag${instead === undefined ? '; --help lists them' : `; ${instead}`}`,
         { flag: argument },
       )
     }

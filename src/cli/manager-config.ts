@@ -1,7 +1,9 @@
 import type { ManagerConfig } from '../control/config.js'
 import { defaultSocketPath } from '../control/private-folder.js'
 import { ConfigError } from '../shared/base/errors.js'
+import type { ReuseWindow } from '../shared/cache/reuse-windows.js'
 import type { FlagValues } from './flags.js'
+import { parseDuration } from './sizes.js'
 
 /** Where HTTP listens. */
 export interface HttpAddress {
@@ -23,6 +25,28 @@ export function parseAddress(flag: string, text: string): HttpAddress {
   return { host: match[1] ?? match[2] ?? '', port }
 }
 
+/** Splits `15m,1h,1d`. @throws ConfigError config_bad_value for an empty, doubled or malformed window */
+export function parseWindows(text: string): ReuseWindow[] {
+  const windows: ReuseWindow[] = []
+  for (const name of text.split(',').map((each) => each.trim())) {
+    const us = parseDuration(name)
+    const fits = us !== null && us >= WINDOW_US_MIN && us <= WINDOW_US_MAX
+    if (!fits || windows.some((window) => window.us === us) || windows.length === WINDOWS_MAX) {
+      throw new ConfigError(
+        'config_bad_value',
+        `Cannot use --metric-hll-windows '${text}': up to ${WINDOWS_MAX} different durations from 1s to 7d are expected, for example --metric-hll-windows 15m,1h,1d`,
+        { flag: 'metric-hll-windows', value: name },
+      )
+    }
+    windows.push({ name, us })
+  }
+  return windows
+}
+
+const WINDOWS_MAX = 8
+const WINDOW_US_MIN = 1_000_000
+const WINDOW_US_MAX = 7 * 86_400_000_000
+
 function notBuilt(flag: string, value: string, instead: string): never {
   throw new ConfigError(
     'config_not_built',
@@ -41,7 +65,6 @@ function notBuilt(flag: string, value: string, instead: string): never {
 export function configOf(flags: FlagValues, uid: number, runtimeFolder: string | undefined): ManagerConfig {
   if (flags['ssd-backend'] === 'cufile') notBuilt('ssd-backend', 'cufile', 'use auto or uring')
   if (flags['ssd-read-path'] === 'cufile') notBuilt('ssd-read-path', 'cufile', 'use uring or leave it unset')
-  if (flags['ssd-write-policy'] === 'reuse') notBuilt('ssd-write-policy', 'reuse', 'use all')
   const paths = flags['ssd-cache-path']
   if (paths.length === 0 && flags['ssd-backend'] !== 'auto') {
     throw new ConfigError('config_conflict', 'Cannot use --ssd-backend without an SSD tier: give --ssd-cache-path')
@@ -64,7 +87,15 @@ export function configOf(flags: FlagValues, uid: number, runtimeFolder: string |
     readRoute: flags['ssd-read-path'] === 'uring' ? 'uring' : 'dram',
     queryBudgetBytes: flags['query-budget'],
     queryInstanceBudgetBytes: flags['query-instance-budget'],
+    queryReadBatchBytes: flags['query-read-batch'],
+    queryReadTimeoutUs: flags['query-read-timeout-ms'] * 1000,
+    queryReadBatchesMax: flags['query-read-max-batches'],
     leaseUs: flags['lease-ttl'],
+    writePolicy: flags['ssd-write-policy'] === 'reuse' ? 'reuse' : 'all',
+    cacheProtectedPercent: flags['cache-protected-percent'],
+    lfuAdmission: flags['enable-lfu-admission'] === 'true',
+    reuseWindows: parseWindows(flags['metric-hll-windows']),
+    reuseRegisterBits: flags['metric-hll-bucket-bits'],
     writeQueueBytes: flags['ssd-write-queue'],
     writeInFlightBytes: flags['ssd-write-inflight'],
   }

@@ -1,7 +1,13 @@
 import { GIB, KIB, MIB, TIB } from '../shared/base/units.js'
 
 const UNITS: Readonly<Record<string, number>> = { b: 1, kb: KIB, mb: MIB, gb: GIB, tb: TIB }
-const TIMES: Readonly<Record<string, number>> = { ms: 1_000, s: 1_000_000, m: 60_000_000, h: 3_600_000_000 }
+const TIMES: Readonly<Record<string, number>> = {
+  ms: 1_000,
+  s: 1_000_000,
+  m: 60_000_000,
+  h: 3_600_000_000,
+  d: 86_400_000_000,
+}
 
 function parseWithUnit(text: string, units: Readonly<Record<string, number>>): number | null {
   const match = /^(\d+(?:\.\d+)?)\s*([a-z]+)$/i.exec(text.trim())

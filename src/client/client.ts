@@ -3,7 +3,7 @@ import { CancelledError, ClosedError, type OrbitError, ProtocolError } from '../
 import { plainDigest } from '../shared/layout/namespace.js'
 import type { MessageOf, WireReply } from '../shared/layout/wire/messages.js'
 import { Driver } from './driver.js'
-import type { EngineMemory } from './engine-memory.js'
+import type { EngineMemory, LocalMemory } from './engine-memory.js'
 import { Exchange, type Reply } from './exchange.js'
 import { cancelledBy, errorOfReply } from './failures.js'
 import type { Link, LinkEvent } from './link.js'
@@ -26,7 +26,7 @@ export interface Registration
   /** Everything that makes cached bytes meaningful, by tag: model, revision, dtype, hash seed, salt. */
   readonly namespaceInputs: ReadonlyMap<string, Uint8Array>
   /** The engine's pages; regions name them by index. */
-  readonly memory: readonly EngineMemory[]
+  readonly memory: readonly (EngineMemory | LocalMemory)[]
   readonly canaries?: MessageOf<'register'>['canaries']
 }
 
@@ -36,6 +36,10 @@ export type QueryRequest = Fields<MessageOf<'query'>>
 /** An answer to a query that still loads, too. */
 export type QueryAnswer = MessageOf<'ready' | 'loading' | 'miss' | 'busy'>
 export type QueryResult = MessageOf<'ready' | 'miss' | 'busy'>
+export type PrepareRequest = Fields<MessageOf<'prepare'>>
+export type ClaimRequest = Fields<MessageOf<'claim'>>
+export type PrepareAnswer = MessageOf<'prepared' | 'miss' | 'busy'>
+export type WarmAnswer = MessageOf<'warming' | 'busy'>
 export interface RestoreRequest {
   readonly lease: number
   readonly groups: MessageOf<'restore'>['groups']
@@ -118,11 +122,15 @@ export class OrbitClient {
         ...rest,
         namespaceInputs: [...namespaceInputs].map(([tag, value]) => ({ tag, value })),
         claimedDigest,
-        allocations: memory.map(({ bytes }) => ({ kind: 'host_fd', bytes })),
+        allocations: memory.map((each) =>
+          'fd' in each
+            ? { kind: 'host_fd', bytes: each.bytes }
+            : { kind: 'local_mapping', bytes: each.bytes, mapping: each.mapping },
+        ),
         canaries,
       },
       ['registered'],
-      { ...options, fds: memory.map(({ fd }) => fd) },
+      { ...options, fds: memory.flatMap((each) => ('fd' in each ? [each.fd] : [])) },
     )
     if (fds.length !== 3) {
       for (const fd of fds) this.#closeFd(fd)
@@ -158,7 +166,11 @@ export class OrbitClient {
 
   /** Asks until the answer is not `loading`. A signal ends the wait and gives the ticket back. */
   async query(query: QueryRequest, options: WaitOptions = {}): Promise<QueryResult> {
-    let answer = await this.beginQuery(query, options)
+    return await this.#untilAnswered(await this.beginQuery(query, options), options)
+  }
+
+  async #untilAnswered(first: QueryAnswer, options: WaitOptions): Promise<QueryResult> {
+    let answer = first
     for (let waitMs = POLL_FIRST_MS; answer.kind === 'loading'; waitMs = Math.min(2 * waitMs, POLL_LAST_MS)) {
       const { ticket } = answer
       try {
@@ -170,6 +182,47 @@ export class OrbitClient {
       }
     }
     return answer
+  }
+
+  /**
+   * Reads the blocks of a coming request into DRAM and holds them. Poll it, or send it again, at least once in the time
+   * that `expiresInMs` says; then claim it with the same groups and keys, or release the ticket.
+   */
+  async prepare(request: PrepareRequest, options: WaitOptions = {}): Promise<PrepareAnswer> {
+    const { message } = await this.#exchange.ask({ kind: 'prepare', ...request }, ['prepared', 'miss', 'busy'], {
+      ...options,
+      abandoned: (reply) => this.#handBack(reply),
+    })
+    return message
+  }
+
+  /** How far a preparation is; keeps it alive. @throws ProtocolError ticket_unknown once it has ended. */
+  async pollPreparation(ticket: number, options: WaitOptions = {}): Promise<MessageOf<'prepared'>> {
+    const { message } = await this.#exchange.ask({ kind: 'prepare_poll', ticket }, ['prepared'], options)
+    return message
+  }
+
+  /**
+   * Turns a preparation into the query of a request; answered and polled as beginQuery is.
+   * @throws ProtocolError ticket_unknown when it has ended, ticket_mismatch for other keys: then query as usual.
+   */
+  async beginClaim(request: ClaimRequest, options: WaitOptions = {}): Promise<QueryAnswer> {
+    const { message } = await this.#exchange.ask({ kind: 'claim', ...request }, QUERY_REPLIES, {
+      ...options,
+      abandoned: (reply) => this.#handBack(reply),
+    })
+    return message
+  }
+
+  /** As beginClaim, until the answer is not `loading`. */
+  async claim(request: ClaimRequest, options: WaitOptions = {}): Promise<QueryResult> {
+    return await this.#untilAnswered(await this.beginClaim(request, options), options)
+  }
+
+  /** Hints that blocks may be of use soon. Nothing is held for the session and nothing is promised. */
+  async warm(groups: QueryRequest['groups'], options: WaitOptions = {}): Promise<WarmAnswer> {
+    const { message } = await this.#exchange.ask({ kind: 'warm', groups }, ['warming', 'busy'], options)
+    return message
   }
 
   async release(what: 'lease' | 'ticket', id: number, options: WaitOptions = {}): Promise<void> {
@@ -250,7 +303,8 @@ export class OrbitClient {
   /** What an abandoned query was granted goes back. */
   #handBack(reply: WireReply): void {
     if (reply.kind === 'ready') this.#tell({ kind: 'release', what: 'lease', id: reply.lease })
-    if (reply.kind === 'loading') this.#tell({ kind: 'release', what: 'ticket', id: reply.ticket })
+    if (reply.kind === 'loading' || reply.kind === 'prepared')
+      this.#tell({ kind: 'release', what: 'ticket', id: reply.ticket })
   }
 
   /** Sends what the caller does not wait for; a failure means that the session ended and took the interest along. */

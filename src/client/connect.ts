@@ -17,7 +17,7 @@ export interface ConnectOptions extends Greeting, WaitOptions {
  */
 export async function connectOver(native: Native, options: ConnectOptions): Promise<OrbitClient> {
   const uidsAllowed = [process.getuid?.() ?? -1, ...(options.allowUids ?? [])]
-  const link = new NativeLink(native, options.socketPath, uidsAllowed)
+  const link = new NativeLink(native, (port) => port.connect(options.socketPath), uidsAllowed)
   return await greetOver(link, (fd) => native.closeFd(fd), options)
 }
 

@@ -10,6 +10,13 @@ export interface EngineMemory {
   close(): void
 }
 
+/** Pages of an engine in the Manager's own process: nothing is passed, both sides use one mapping. */
+export interface LocalMemory {
+  /** Number of the mapping in this process. */
+  readonly mapping: number
+  readonly bytes: number
+}
+
 /** Creates `bytes` bytes of zeros, sealed against shrinking and growing. @throws Error of the system call. */
 export function createEngineMemoryOver(native: Native, bytes: number): EngineMemory {
   const fd = native.createMemory(bytes)

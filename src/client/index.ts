@@ -28,8 +28,11 @@ export {
 } from '../shared/base/errors.js'
 export type {
   Attached,
+  ClaimRequest,
   Greeting,
   OrbitClient,
+  PrepareAnswer,
+  PrepareRequest,
   PublishRequest,
   PublishResult,
   QueryAnswer,
@@ -40,6 +43,7 @@ export type {
   RestoreRequest,
   TransferOptions,
   WaitOptions,
+  WarmAnswer,
 } from './client.js'
 export type { ConnectOptions } from './connect.js'
 export type { EngineMemory } from './engine-memory.js'

@@ -22,10 +22,10 @@ export class NativeLink implements Link {
   #open = true
 
   /**
-   * Connects and checks who listens: another user's process could squat the path.
-   * @throws Error of the system (ENOENT, ECONNREFUSED, EACCES); ProtocolError peer_uid_refused.
+   * Connects by `join`, with its port, and checks who is there: another user's process could squat a path.
+   * @throws what `join` throws (ENOENT, ECONNREFUSED, EACCES); ProtocolError peer_uid_refused.
    */
-  constructor(native: Native, socketPath: string, uidsAllowed: readonly number[]) {
+  constructor(native: Native, join: (port: Port) => number, uidsAllowed: readonly number[]) {
     this.#native = native
     this.#completions = new Int32Array(new SharedArrayBuffer(COMPLETIONS * COMPLETION_WORDS * 4))
     this.#port = native.openPort({
@@ -39,10 +39,10 @@ export class NativeLink implements Link {
       register: false,
     })
     try {
-      this.#connection = this.#port.connect(socketPath)
+      this.#connection = join(this.#port)
       const { uid } = this.#port.peer(this.#connection)
       if (!uidsAllowed.includes(uid)) {
-        throw new ProtocolError('peer_uid_refused', `Cannot trust ${socketPath}: user ${uid} listens there`, { uid })
+        throw new ProtocolError('peer_uid_refused', `Cannot trust the Manager: it runs as user ${uid}`, { uid })
       }
     } catch (error) {
       this.#port.close()

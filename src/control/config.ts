@@ -1,6 +1,8 @@
 import { MANAGER_DEFAULTS, type ManagerOptions } from '../manager/options.js'
+import type { WritePolicyName } from '../manager/storage/ports.js'
 import { ConfigError } from '../shared/base/errors.js'
 import { alignDown, MIB, SECTOR_BYTES } from '../shared/base/units.js'
+import type { ReuseWindow } from '../shared/cache/reuse-windows.js'
 
 /** What a Manager is started with, in units of the machine: bytes and microseconds. */
 export interface ManagerConfig {
@@ -17,10 +19,34 @@ export interface ManagerConfig {
   readonly readRoute: ManagerOptions['readRoute']
   readonly queryBudgetBytes: number | null
   readonly queryInstanceBudgetBytes: number | null
+  /** Bytes of SSD reads that one query submits at once; 0: all of them. */
+  readonly queryReadBatchBytes: number
+  /** Microseconds; 0: no bound. */
+  readonly queryReadTimeoutUs: number
+  /** Batches of one query; 0: no bound. */
+  readonly queryReadBatchesMax: number
   readonly leaseUs: number
+  readonly writePolicy: WritePolicyName
+  /** Part of the pool that the protected segment may use; 0: none. */
+  readonly cacheProtectedPercent: number
+  readonly lfuAdmission: boolean
+  readonly reuseWindows: readonly ReuseWindow[]
+  readonly reuseRegisterBits: number
   readonly writeQueueBytes: number | null
   readonly writeInFlightBytes: number
 }
+
+/** Policies that an embedder does not choose: everything is read at once, everything may be written, plain LRU. */
+export const POLICY_DEFAULTS = {
+  queryReadBatchBytes: MANAGER_DEFAULTS.queryReadBatchBytes,
+  queryReadTimeoutUs: MANAGER_DEFAULTS.queryReadTimeoutUs,
+  queryReadBatchesMax: MANAGER_DEFAULTS.queryReadBatchesMax,
+  writePolicy: 'all',
+  cacheProtectedPercent: 0,
+  lfuAdmission: false,
+  reuseWindows: MANAGER_DEFAULTS.reuseWindows,
+  reuseRegisterBits: MANAGER_DEFAULTS.reuseRegisterBits,
+} as const satisfies Partial<ManagerConfig>
 
 /** What was derived from a configuration and checked. */
 export interface ResolvedConfig extends ManagerConfig {
@@ -54,6 +80,16 @@ export function resolveConfig(config: ManagerConfig): ResolvedConfig {
   }
   if (config.readRoute === 'uring' && ssdPaths.length === 0) {
     throw new ConfigError('config_conflict', 'Cannot use --ssd-read-path without an SSD tier: give --ssd-cache-path')
+  }
+  if (config.queryReadBatchesMax > 0 && config.queryReadBatchBytes === 0) {
+    throw new ConfigError(
+      'config_conflict',
+      'Cannot use --query-read-max-batches without batches: give --query-read-batch',
+      { batchesMax: config.queryReadBatchesMax },
+    )
+  }
+  if (config.writePolicy !== 'all' && ssdPaths.length === 0) {
+    throw new ConfigError('config_conflict', 'Cannot use --ssd-write-policy without an SSD tier: give --ssd-cache-path')
   }
   const queryBudgetBytes = config.queryBudgetBytes ?? Math.floor(poolBytes * 0.75)
   const instanceBytes = config.queryInstanceBudgetBytes ?? queryBudgetBytes
@@ -98,6 +134,7 @@ export function resolveConfig(config: ManagerConfig): ResolvedConfig {
 export function managerOptions(config: ResolvedConfig, epoch: number, uids: readonly number[]): ManagerOptions {
   return {
     ...MANAGER_DEFAULTS,
+    ownPid: process.pid,
     epoch,
     uids,
     ssd: config.ssdPaths.length > 0,
@@ -105,5 +142,10 @@ export function managerOptions(config: ResolvedConfig, epoch: number, uids: read
     queryBudgetBytes: config.queryBudgetBytes,
     queryInstanceBudgetBytes: config.queryInstanceBudgetBytes,
     leaseUs: config.leaseUs,
+    queryReadBatchBytes: config.queryReadBatchBytes,
+    queryReadBatchesMax: config.queryReadBatchesMax,
+    queryReadTimeoutUs: config.queryReadTimeoutUs,
+    reuseWindows: config.reuseWindows,
+    reuseRegisterBits: config.reuseRegisterBits,
   }
 }

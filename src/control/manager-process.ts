@@ -15,13 +15,16 @@ import { describeProbe } from '../binding/probe.js'
 import type { Native, PoolReport, Probe } from '../binding/surface.js'
 import { controlReplyCodec, controlRequestCodec } from '../manager/codecs.js'
 import type { ControlReply, ControlRequest } from '../manager/messages.js'
-import { ACTOR, MANAGER_ENTRY, MANAGER_LAYOUT, type ManagerParams } from '../manager/params.js'
+import { ACTOR, MANAGER_ENTRY, type ManagerParams } from '../manager/params.js'
+import { managerLayout } from '../manager/series.js'
 import { CapabilityError } from '../shared/base/errors.js'
 import { SECTOR_BYTES } from '../shared/base/units.js'
 import type { CounterLayout } from '../shared/rings/counter-page.js'
 import { type ManagerConfig, managerOptions, type ResolvedConfig, resolveConfig } from './config.js'
 import { Crew } from './crew.js'
 import { checkDescriptorLimit } from './descriptors.js'
+import { CONTENT_GAUGES } from './metrics/content-gauges.js'
+import { featuresOf, shownWith } from './metrics/features.js'
 import type { Page, Shown } from './metrics/page-metrics.js'
 import { gaugesOf, metricsOf } from './metrics/registry.js'
 import { ensurePrivateFolder } from './private-folder.js'
@@ -54,24 +57,15 @@ export interface DrainReport {
 }
 
 /** Reads or writes that one lane keeps in flight: enough for one NVMe device. */
-const IO_DEPTH = 128
+export const IO_DEPTH = 128
 /** Parts of jobs that a copying lane keeps on its stream, and granules in one part: about 16 MiB at most each. */
 const STREAM_PARTS = 16
-const PART_DESCRIPTORS = 32
-
-/** Gauges that describe capacity or content: everything else must be zero at rest. */
-const NOT_OWNERSHIP = new Set([
-  'orbitkv_build_info',
-  'orbitkv_pool_capacity_bytes',
-  'orbitkv_pool_largest_free_bytes',
-  'orbitkv_pool_used_bytes',
-  'orbitkv_cache_resident_bytes',
-  'orbitkv_cache_resident_blocks',
-  'orbitkv_directory_entries',
-  'orbitkv_ssd_used_bytes',
-  'orbitkv_ssd_write_window_bytes',
-  'orbitkv_query_reserved_bytes_peak',
-])
+export const PART_DESCRIPTORS = 32
+/**
+ * The same for restores from SSD, whose granules land one by one: enough that the stream never waits for the lane, and
+ * so few that what lands meanwhile goes as one part.
+ */
+export const RESTORE_PARTS = 4
 
 /** Rows of the directory: an entry of 64 bytes for every 4 KiB of the tiers, within bounds. */
 const ENTRIES_MIN = 1 << 16
@@ -84,8 +78,7 @@ const ENTRIES_MAX = 1 << 26
 export class RunningManager {
   readonly report: StartReport
   readonly metrics: Registry
-  private readonly native: Native
-  private readonly shards: OpenShards
+  private readonly release: () => void
   private readonly lanes: readonly LaneHandle[]
   private readonly seat: MainSeat
   private readonly outbox: Outbox<ControlRequest>
@@ -98,7 +91,6 @@ export class RunningManager {
 
   private constructor(parts: {
     report: StartReport
-    native: Native
     shards: OpenShards
     lanes: readonly LaneHandle[]
     seat: MainSeat
@@ -106,10 +98,10 @@ export class RunningManager {
     pages: readonly Page[]
     drained: Promise<number>
     drainAsked: Promise<void>
+    release: () => void
   }) {
     this.report = parts.report
-    this.native = parts.native
-    this.shards = parts.shards
+    this.release = parts.release
     this.lanes = parts.lanes
     this.seat = parts.seat
     this.outbox = parts.outbox
@@ -117,7 +109,7 @@ export class RunningManager {
     this.drained = parts.drained
     this.drainAsked = parts.drainAsked
     const ssd = parts.shards.stores > 0
-    this.shown = (name) => ssd || !name.startsWith('ssd_')
+    this.shown = shownWith(featuresOf(parts.report.config))
     this.metrics = metricsOf(this.pages, this.shown, { io: parts.report.io, ssd: ssd ? 'on' : 'off' })
   }
 
@@ -144,10 +136,6 @@ export class RunningManager {
       native.closePool(memory.report.pool)
       throw error
     }
-    process.on('exit', () => {
-      native.wakeAll()
-      native.shutdown(2_000)
-    })
     const epoch = randomBytes(6).readUIntBE(0, 6)
     const report: StartReport = {
       epoch,
@@ -158,38 +146,18 @@ export class RunningManager {
       stores: shards.stores,
       config: resolved,
     }
-    try {
-      return await RunningManager.launch(
-        native,
-        resolved,
-        memory,
-        shards,
-        report,
-        [uid, ...resolved.allowUids],
-        onDeath,
-      )
-    } catch (error) {
+    const leaveExit = endNativeWorkAtExit(native)
+    const release = () => {
+      leaveExit()
       shards.close()
       native.closePool(memory.report.pool)
-      throw error
     }
-  }
-
-  private static async launch(
-    native: Native,
-    config: ResolvedConfig,
-    memory: Memory,
-    shards: OpenShards,
-    report: StartReport,
-    uids: readonly number[],
-    onDeath: (death: LaneDeath) => void,
-  ): Promise<RunningManager> {
-    const wiring = wire(shards.stores)
-    const crew = new Crew(wiring, onDeath)
+    const crew = new Crew(wire(shards.stores, resolved), onDeath)
     try {
-      return await RunningManager.man(crew, native, config, memory, shards, report, uids)
+      return await RunningManager.man(crew, native, memory, shards, report, [uid, ...resolved.allowUids], release)
     } catch (error) {
       await crew.dismiss()
+      release()
       throw error
     }
   }
@@ -197,13 +165,14 @@ export class RunningManager {
   private static async man(
     crew: Crew,
     native: Native,
-    config: ResolvedConfig,
     memory: Memory,
     shards: OpenShards,
     report: StartReport,
     uids: readonly number[],
+    release: () => void,
   ): Promise<RunningManager> {
     const { wiring, lanes } = crew
+    const { config } = report
     const common = { pool: memory.report.pool, io: config.io } as const
     const submits = { ...common, depth: IO_DEPTH, register: true } as const
     const copies = {
@@ -222,6 +191,7 @@ export class RunningManager {
     crew.spawn(ACTOR.dramWorker, DRAM_WORKER_ENTRY, dram)
     const restore: HostRestoreParams = {
       ...copies,
+      parts: RESTORE_PARTS,
       readers: Array.from({ length: shards.stores }, (_, store) => ACTOR.hostReader(store)),
       windowOffsetBytes: memory.windowOffsetBytes,
       windowBytes: memory.windowBytes,
@@ -256,10 +226,10 @@ export class RunningManager {
     await crew.whole(Promise.all([manager.ready, serving]))
     crew.complete()
     const pages = [
-      { buffer: wiring.seat(ACTOR.manager).counters, layout: MANAGER_LAYOUT },
+      { buffer: wiring.seat(ACTOR.manager).counters, layout: managerLayout(config.reuseWindows) },
       ...laneNames(shards.stores).map(({ name, layout }) => ({ buffer: wiring.seat(name).counters, layout })),
     ]
-    return new RunningManager({ report, native, shards, lanes, seat, outbox, pages, drained, drainAsked })
+    return new RunningManager({ report, shards, lanes, seat, outbox, pages, drained, drainAsked, release })
   }
 
   /** False from the moment a drain begins. */
@@ -284,11 +254,52 @@ export class RunningManager {
     this.seat.close()
     const leaks: Record<string, number> = {}
     for (const [name, value] of this.gauges()) {
-      if (value !== 0 && !NOT_OWNERSHIP.has(name.replace(/\{.*/, ''))) leaks[name] = value
+      if (value !== 0 && !CONTENT_GAUGES.has(name.replace(/\{.*/, ''))) leaks[name] = value
     }
-    this.shards.close()
-    this.native.closePool(this.report.pool.pool)
+    this.release()
     return { unfinished, leaks }
+  }
+
+  /** Serves one end of a connected socket as a session. The descriptor is the manager worker's from here on. */
+  adopt(fd: number): void {
+    this.outbox.send({ kind: 'adopt', fd })
+    this.seat.flush()
+  }
+
+  /**
+   * After a lane's death: ends every other lane, each once what its device still works on has ended, then releases
+   * everything. Nothing touches an engine's pages after it. What sessions had mapped stays mapped.
+   */
+  async abandon(): Promise<void> {
+    this.serving = false
+    await Promise.all(this.lanes.map((lane) => lane.terminate()))
+    this.seat.close()
+    this.release()
+  }
+}
+
+/** Managers of this thread that run. */
+let running = 0
+let endAtExit: (() => void) | null = null
+
+/**
+ * The hooks of main's own environment do not run on process.exit: while a Manager runs, one listener ends native work
+ * first. Returns how one Manager leaves, once.
+ */
+function endNativeWorkAtExit(native: Native): () => void {
+  if (endAtExit === null) {
+    endAtExit = () => {
+      native.wakeAll()
+      native.shutdown(2_000)
+    }
+    process.on('exit', endAtExit)
+  }
+  running++
+  return () => {
+    running--
+    if (running > 0 || endAtExit === null) return
+    process.off('exit', endAtExit)
+    endAtExit = null
   }
 }
 
@@ -311,10 +322,10 @@ function laneNames(stores: number): { readonly name: string; readonly layout: Co
 }
 
 /** Every actor and every ring. */
-function wire(stores: number): Wiring {
+function wire(stores: number, config: ResolvedConfig): Wiring {
   const wiring = new Wiring()
   wiring.actor(ACTOR.main, { series: [], histograms: [] })
-  wiring.actor(ACTOR.manager, MANAGER_LAYOUT)
+  wiring.actor(ACTOR.manager, managerLayout(config.reuseWindows))
   for (const { name, layout } of laneNames(stores)) wiring.actor(name, layout)
   wiring.connectPair(ACTOR.main, ACTOR.manager)
   for (const { name } of laneNames(stores)) wiring.connectPair(ACTOR.manager, name)
@@ -346,6 +357,11 @@ function managerParams(
       writeWindowBytes: config.writeInFlightBytes,
       writeWindowBytesMin: Math.min(config.writeInFlightBytes, 4 << 20),
       writeWindowRestoreUs: 5_000,
+      writePolicy: config.writePolicy,
+      cache: {
+        protectedBytesMax: Math.floor((memory.windowOffsetBytes * config.cacheProtectedPercent) / 100),
+        lfuAdmission: config.lfuAdmission,
+      },
       assemblyAgeUsMax: 60_000_000,
     },
     stores: shards.stores,

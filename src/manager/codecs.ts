@@ -2,21 +2,24 @@ import { fieldOf, type MessageCodec, unknownKind } from '../shared/rings/codec.j
 import type { ControlReply, ControlRequest } from './messages.js'
 
 const DRAIN = 1
+const ADOPT = 2
+
 const SERVING = 1
 const DRAINED = 2
 const DRAIN_ASKED = 3
 
 const KINDS = { serving: SERVING, drained: DRAINED, 'drain-asked': DRAIN_ASKED } as const
 
-/** Control requests: field 0 is the limit in microseconds. */
+/** Control requests: field 0 is the limit in microseconds, or the descriptor. */
 export const controlRequestCodec: MessageCodec<ControlRequest> = {
   encode(message, record) {
-    record.kind = DRAIN
-    record.fields[0] = message.limitUs
+    record.kind = message.kind === 'drain' ? DRAIN : ADOPT
+    record.fields[0] = message.kind === 'drain' ? message.limitUs : message.fd
   },
   decode(record) {
-    if (record.kind !== DRAIN) unknownKind('control requests', record.kind)
-    return { kind: 'drain', limitUs: fieldOf(record, 0) }
+    if (record.kind === DRAIN) return { kind: 'drain', limitUs: fieldOf(record, 0) }
+    if (record.kind === ADOPT) return { kind: 'adopt', fd: fieldOf(record, 0) }
+    return unknownKind('control requests', record.kind)
   },
 }
 

@@ -1,14 +1,18 @@
 import type { DramWorkerReply } from '../actors/dram-worker/messages.js'
 import type { HostRestoreReply } from '../actors/host-restore/messages.js'
+import type { ReuseWindows } from '../shared/cache/reuse-windows.js'
 import type { LeaseTable } from '../shared/leases/lease-table.js'
-import type { ByteBudget } from '../shared/scheduling/byte-budget.js'
+import type { QueryBudget } from '../shared/scheduling/query-budget.js'
 import type { LaneJobs } from './lanes/lane-jobs.js'
 import type { ManagerEffect } from './messages.js'
 import type { ManagerOptions } from './options.js'
 import type { ManagerPorts } from './ports.js'
 import type { Publications } from './publish/publications.js'
+import type { FillWaiters } from './query/fill-waiters.js'
 import type { LeaseRecords } from './query/lease-records.js'
+import type { Preparations } from './query/preparations.js'
 import type { Queries } from './query/queries.js'
+import type { Warmings } from './query/warmings.js'
 import type { Instances } from './register/instances.js'
 import type { Sessions } from './sessions/sessions.js'
 import type { Syncs } from './sessions/syncs.js'
@@ -31,11 +35,16 @@ export interface Context {
   readonly storage: PageStorage
   readonly leases: LeaseTable
   /** What all instances together may reserve; parent of each instance's budget. */
-  readonly queryBudget: ByteBudget
+  readonly queryBudget: QueryBudget
+  /** How often what requests ask for was asked for before; null: not measured. */
+  readonly reuse: ReuseWindows | null
   readonly leaseRecords: LeaseRecords
   readonly sessions: Sessions
   readonly instances: Instances
   readonly queries: Queries
+  readonly preparations: Preparations
+  readonly warmings: Warmings
+  readonly fillWaiters: FillWaiters
   readonly publications: Publications
   readonly syncs: Syncs
   readonly dramJobs: LaneJobs<DramJobReply>

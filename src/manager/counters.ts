@@ -1,4 +1,5 @@
 import type { HistogramSpec, SeriesSpec } from '../shared/base/tally.js'
+import { RESERVATION_PHASES } from '../shared/scheduling/query-budget.js'
 
 /** Positions of the verbs' counters and gauges, in the order of VERB_SERIES; storage has its own list. */
 export const VERB_COUNT = {
@@ -23,6 +24,16 @@ export const VERB_COUNT = {
   loadFailures: 18,
   loadsCancelled: 19,
   syncsOpen: 20,
+  preparationsOpen: 21,
+  warmingsOpen: 22,
+  querySpeculativeReservedBytes: 23,
+  queryReservedBytesInstancePeak: 24,
+  unreadBlocks: 25,
+  candidateHits: 26,
+  candidateMisses: 27,
+  warmForegroundSkips: 28,
+  /** The first of RESERVATION_PHASES; the others follow in their order. */
+  phases: 29,
 } as const
 
 export const VERB_SERIES: readonly SeriesSpec[] = [
@@ -47,7 +58,44 @@ export const VERB_SERIES: readonly SeriesSpec[] = [
   { name: 'load_failures', kind: 'counter', text: 'Restores that failed' },
   { name: 'loads_cancelled', kind: 'counter', text: 'Restores that ended as cancelled' },
   { name: 'syncs_open', kind: 'gauge', text: 'SYNC requests that wait' },
+  { name: 'preparations_open', kind: 'gauge', text: 'Preparations that are read or wait for their claim' },
+  { name: 'warmings_open', kind: 'gauge', text: 'Hints that are being read' },
+  { name: 'query_speculative_reserved_bytes', kind: 'gauge', text: 'Bytes reserved by preparations and hints' },
+  {
+    name: 'query_reserved_bytes_instance_peak',
+    kind: 'gauge',
+    text: 'The most bytes that one instance had reserved at once since start',
+  },
+  { name: 'query_unread_blocks', kind: 'counter', text: 'Blocks found and not read because a limit stopped the reads' },
+  { name: 'cache_candidate_hits', kind: 'counter', text: 'Blocks that a look into the directory found' },
+  { name: 'cache_candidate_misses', kind: 'counter', text: 'Blocks that a look into the directory did not find' },
+  { name: 'warmup_foreground_skips', kind: 'counter', text: 'Blocks of hints that were in DRAM already' },
+  ...RESERVATION_PHASES.map(
+    (phase): SeriesSpec => ({
+      name: 'query_reserved_bytes_by_phase',
+      kind: 'gauge',
+      text: 'Reserved bytes by what they are for; a scrape may overlap a transition, so never add them up',
+      labels: { phase },
+    }),
+  ),
 ]
+
+/** The gauges of one window after another, in the order of `windows`; they come after all other series of the page. */
+export function reuseSeries(windows: readonly { readonly name: string }[]): SeriesSpec[] {
+  return windows.flatMap(({ name }): SeriesSpec[] => {
+    const labels = { window: name }
+    return [
+      { name: 'hll_cardinality', kind: 'gauge', text: 'Different blocks asked for in the window, estimated', labels },
+      { name: 'hll_total_requests', kind: 'gauge', text: 'Blocks asked for in the window', labels },
+      {
+        name: 'hll_estimated_hit_rate',
+        kind: 'gauge',
+        text: 'Part of them that a cache without bounds would have had, estimated',
+        labels,
+      },
+    ]
+  })
+}
 
 export const VERB_HISTOGRAM = { publishDuration: 0, restoreDuration: 1 } as const
 

@@ -16,7 +16,8 @@ import { type ManagerSinks, perform } from './effects.js'
 import { ManagerMachine } from './machine.js'
 import type { ManagerEffect, ManagerInput } from './messages.js'
 import { nativePorts } from './native-ports.js'
-import { ACTOR, MANAGER_LAYOUT, type ManagerParams } from './params.js'
+import { ACTOR, type ManagerParams } from './params.js'
+import { managerLayout } from './series.js'
 import { Storage } from './storage/storage.js'
 
 /** Entries of the port: the manager submits no reads and writes of its own. */
@@ -31,7 +32,7 @@ function main(): void {
   const { seat, params } = workerInput<ManagerParams>()
   const native = loadNative()
   const actor = new Actor(seat, (port) => native.wake(port))
-  const counters = actor.counters(MANAGER_LAYOUT)
+  const counters = actor.counters(managerLayout(params.options.reuseWindows))
   const storageTally: Tally = {
     add: (counter, amount) => counters.add(VERB_SERIES.length + counter, amount),
     set: (gauge, value) => counters.set(VERB_SERIES.length + gauge, value),
@@ -77,6 +78,8 @@ function main(): void {
   const nowUs = () => native.monotonicUs()
   const tick = (now: number) => {
     clockRead = true
+    // What ends by itself changes the gauges too.
+    if (now >= machine.nextTickUs()) changed = true
     machine.step({ kind: 'tick', nowUs: now }, effects)
     if (!changed || now < gaugesUs + GAUGES_US) return
     gaugesUs = now
@@ -90,8 +93,20 @@ function main(): void {
     machine.step(input, effects)
   }
 
+  const accepted = (connection: number) => step({ kind: 'accepted', connection, ...port.peer(connection) })
+  const adopt = (fd: number) => {
+    try {
+      accepted(port.adopt(fd))
+    } catch {
+      // No descriptor is left to watch it with. The port has closed it, so its other end reads the end of the stream.
+    }
+  }
+
   const inboxes: LaneInbox[] = [
-    feed(actor.inbox(ACTOR.main, controlRequestCodec), (request) => step({ kind: 'control', request })),
+    feed(actor.inbox(ACTOR.main, controlRequestCodec), (request) => {
+      if (request.kind === 'adopt') adopt(request.fd)
+      else step({ kind: 'control', request })
+    }),
     feed(actor.inbox(ACTOR.dramWorker, dramReplies), (reply) => step({ kind: 'dram-worker', reply })),
     feed(actor.inbox(ACTOR.hostRestore, restoreReplies), (reply) => step({ kind: 'host-restore', reply })),
     ...stores.flatMap((store) => [
@@ -103,7 +118,7 @@ function main(): void {
   const frame = new Uint8Array(FRAME_BYTES_MAX)
   const completed = (tag: number, result: number, _aux: number, kind: number) => {
     if (kind === COMPLETION.accepted) {
-      if (result >= 0) step({ kind: 'accepted', connection: result, ...port.peer(result) })
+      if (result >= 0) accepted(result)
     } else if (kind === COMPLETION.frame) {
       const bytes = port.takeFrame(tag, frame)
       if (bytes < 0) return

@@ -4,10 +4,11 @@ import { ProtocolError } from '../shared/base/errors.js'
 import { invariant, unreachable } from '../shared/base/invariant.js'
 import { type Refusal, refuse } from '../shared/base/refusal.js'
 import type { Tally } from '../shared/base/tally.js'
+import { ReuseWindows } from '../shared/cache/reuse-windows.js'
 import { decodeHeader, decodeRequest, helloVersions } from '../shared/layout/wire/frame.js'
 import { descriptorsOf, type WireRequest } from '../shared/layout/wire/messages.js'
 import { LeaseTable } from '../shared/leases/lease-table.js'
-import { ByteBudget } from '../shared/scheduling/byte-budget.js'
+import { QueryBudget, RESERVATION_PHASES } from '../shared/scheduling/query-budget.js'
 import type { Context } from './context.js'
 import { LaneJobs } from './lanes/lane-jobs.js'
 import type { ManagerEffect, ManagerInput } from './messages.js'
@@ -15,13 +16,20 @@ import type { ManagerOptions } from './options.js'
 import type { ManagerPorts } from './ports.js'
 import { Publications } from './publish/publications.js'
 import { publish } from './publish/publish.js'
+import { FillWaiters } from './query/fill-waiters.js'
 import { LeaseRecords } from './query/lease-records.js'
 import { expireLeases, release, renew } from './query/leases.js'
+import { Preparations } from './query/preparations.js'
+import { claim, prepare, preparePoll } from './query/prepare.js'
 import { Queries } from './query/queries.js'
-import { expireQueries, query, queryFilled, queryPoll } from './query/query.js'
+import { expireQueries, query, queryPoll } from './query/query.js'
+import { expireSpeculation, nextSpeculationEndUs, speculationRead } from './query/speculation.js'
+import { warm } from './query/warm.js'
+import { Warmings } from './query/warmings.js'
 import { Instances } from './register/instances.js'
 import { register } from './register/register.js'
 import { restore } from './restore/restore.js'
+import { REUSE_SERIES_FIRST } from './series.js'
 import { cancel, unregister } from './sessions/cancelling.js'
 import { attach, hello, speaks, versionRefusal } from './sessions/greeting.js'
 import { dropDram, inspect, ownership } from './sessions/inspecting.js'
@@ -79,14 +87,19 @@ export class ManagerMachine {
     this.#context = {
       options,
       ports,
-      tally: new ManagerTally(tally),
+      tally: new ManagerTally(tally, REUSE_SERIES_FIRST),
       storage,
       leases: new LeaseTable(options.queriesMax, storage, firstNumberOf(options.epoch)),
-      queryBudget: new ByteBudget(options.queryBudgetBytes),
+      queryBudget: new QueryBudget(options.queryBudgetBytes),
+      reuse:
+        options.reuseWindows.length === 0 ? null : new ReuseWindows(options.reuseWindows, options.reuseRegisterBits, 0),
       leaseRecords: new LeaseRecords(),
       sessions: new Sessions(),
       instances: new Instances(),
-      queries: new Queries(firstNumberOf(options.epoch)),
+      queries: new Queries(),
+      preparations: new Preparations(),
+      warmings: new Warmings(),
+      fillWaiters: new FillWaiters(firstNumberOf(options.epoch)),
       publications: new Publications(),
       syncs: new Syncs(),
       dramJobs: new LaneJobs(DRAM_JOBS_MAX),
@@ -118,6 +131,7 @@ export class ManagerMachine {
       storage.nextTickUs(),
       leases.nextExpiryUs,
       queries.nextEndUs(),
+      nextSpeculationEndUs(this.#context),
       publications.nextGiveUpUs(),
       this.#phase === 'draining' && !this.#late ? this.#drainEndsUs : Number.POSITIVE_INFINITY,
     )
@@ -164,6 +178,7 @@ export class ManagerMachine {
         if (this.#lanesRun) context.storage.tick(input.nowUs)
         expireLeases(context)
         expireQueries(context)
+        expireSpeculation(context)
         break
       default:
         unreachable(input)
@@ -178,7 +193,7 @@ export class ManagerMachine {
 
   /** Writes every gauge to the counter page; the loop calls it now and then. */
   refreshGauges(): void {
-    const { storage, tally, queryBudget } = this.#context
+    const { storage, tally, queryBudget, reuse, nowUs } = this.#context
     storage.refreshGauges()
     const held = this.ownership()
     tally.gauges({
@@ -190,10 +205,16 @@ export class ManagerMachine {
       publicationsOpen: held['publicationsOpen'] ?? 0,
       publicationsWaiting: held['publicationsWaiting'] ?? 0,
       jobsOpen: held['jobsOpen'] ?? 0,
-      queryReservedBytes: queryBudget.chargedBytes,
-      queryReservedBytesPeak: queryBudget.peakBytes,
+      queryReservedBytes: queryBudget.total.chargedBytes,
+      queryReservedBytesPeak: queryBudget.total.peakBytes,
+      querySpeculativeReservedBytes: queryBudget.speculative.chargedBytes,
+      queryReservedBytesInstancePeak: queryBudget.instancePeakBytes,
+      preparationsOpen: held['preparationsOpen'] ?? 0,
+      warmingsOpen: held['warmingsOpen'] ?? 0,
       syncsOpen: held['syncsOpen'] ?? 0,
     })
+    for (const phase of RESERVATION_PHASES) tally.phase(phase, queryBudget.phaseBytes(phase))
+    if (reuse !== null) tally.reuse(reuse.read(nowUs))
   }
 
   /** What storage reported during the step, who waits for memory, who waits for ends. */
@@ -203,7 +224,8 @@ export class ManagerMachine {
       done = true
       for (const { waiter, entry, ok } of this.#filled.splice(0)) {
         done = false
-        queryFilled(context, waiter, entry, ok)
+        context.fillWaiters.filled(waiter, entry, ok)
+        speculationRead(context, waiter)
       }
       for (const waiter of this.#synced.splice(0)) {
         done = false
@@ -286,6 +308,14 @@ export class ManagerMachine {
         return attach(context, session, request, message)
       case 'query':
         return query(context, session, request, message)
+      case 'prepare':
+        return prepare(context, session, request, message)
+      case 'prepare_poll':
+        return preparePoll(context, session, request, message)
+      case 'claim':
+        return claim(context, session, request, message)
+      case 'warm':
+        return warm(context, session, request, message)
       case 'query_poll':
         return queryPoll(context, session, request, message)
       case 'release':
@@ -338,12 +368,12 @@ export class ManagerMachine {
   #progressDrain(): void {
     const context = this.#context
     const late = context.nowUs >= this.#drainEndsUs
-    this.#late ||= late
     const held = this.ownership()
+    if (late && !this.#late) this.#unfinished = held['operationsOpen'] ?? 0
+    this.#late ||= late
     const busy = (held['operationsOpen'] ?? 0) + (held['jobsOpen'] ?? 0)
     if (busy > 0 && !late) return
     if (!late && context.storage.writesPending > 0) return
-    this.#unfinished += busy
     for (const session of [...context.sessions]) leave(context, session)
     context.storage.beginDrain()
     if (!context.storage.quiesced || (this.ownership()['jobsOpen'] ?? 0) > 0) return

@@ -6,7 +6,9 @@ import type { WritebackReply, WritebackRequest } from '../actors/writeback/messa
 /** What main asks of the manager worker, over a ring pair. */
 export type ControlRequest =
   /** Refuse new work, finish what is admitted within `limitUs`, end sessions, stop the lanes, answer `drained`. */
-  { readonly kind: 'drain'; readonly limitUs: number }
+  | { readonly kind: 'drain'; readonly limitUs: number }
+  /** Serve the other end of this connected socket as if it had come through the listener; the manager closes it. */
+  | { readonly kind: 'adopt'; readonly fd: number }
 
 export type ControlReply =
   /** The listener is open and engines may connect. */
@@ -32,7 +34,7 @@ export type ManagerInput =
   | { readonly kind: 'writeback'; readonly store: number; readonly reply: WritebackReply }
   | { readonly kind: 'dram-worker'; readonly reply: DramWorkerReply }
   | { readonly kind: 'host-restore'; readonly reply: HostRestoreReply }
-  | { readonly kind: 'control'; readonly request: ControlRequest }
+  | { readonly kind: 'control'; readonly request: Exclude<ControlRequest, { kind: 'adopt' }> }
   | { readonly kind: 'tick'; readonly nowUs: number }
 
 /** What the Manager's machine may ask its loop to do. Order matters: effects are performed in the order given. */

@@ -14,6 +14,7 @@ export function nativePorts(native: Native): ManagerPorts {
   return {
     sha256: (bytes) => createHash('sha256').update(bytes).digest(),
     importMemory: (fd) => orNull(() => native.importMemory(fd)),
+    borrowMapping: (mapping) => orNull(() => native.borrowMapping(mapping)),
     releaseMapping: (mapping) => native.releaseMapping(mapping),
     readMapping: (mapping, offsetBytes, bytes) => native.mappingView(mapping, offsetBytes, bytes).slice(),
     defineTemplate: (items, granuleFirstItem) => orNull(() => native.defineTemplate(items, granuleFirstItem)),

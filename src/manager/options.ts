@@ -1,9 +1,13 @@
+import type { ReuseWindow } from '../shared/cache/reuse-windows.js'
+
 /** What the Manager's machine is told once, at start. Bytes are powers-of-two units already resolved to numbers. */
 export interface ManagerOptions {
   /** Random per start; clients compare it to notice a restart. Below 2^53. */
   readonly epoch: number
   /** Users whose processes may connect. */
   readonly uids: readonly number[]
+  /** Process of this Manager: its own sessions may register memory that is mapped here already. 0: none may. */
+  readonly ownPid: number
   /** True when an SSD tier is open. */
   readonly ssd: boolean
   /** `dram`: SSD pages are read into DRAM during the query. `uring`: leased during the query, read during the restore. */
@@ -12,6 +16,23 @@ export interface ManagerOptions {
   readonly queryBudgetBytes: number
   /** The same for one instance. */
   readonly queryInstanceBudgetBytes: number
+  /** Bytes of SSD reads that one query submits at once; 0: all of them. */
+  readonly queryReadBatchBytes: number
+  /** Batches after which a query reads nothing more and answers with what it has; 0: no bound. */
+  readonly queryReadBatchesMax: number
+  /** After this time a query reads nothing more and answers a miss, microseconds; 0: no bound. */
+  readonly queryReadTimeoutUs: number
+  /** How long a preparation lives without a poll or a claim, microseconds. */
+  readonly prepareUs: number
+  readonly preparationsPerSessionMax: number
+  /** How long a hint may go on reading, microseconds. */
+  readonly warmUs: number
+  readonly warmingsPerSessionMax: number
+  readonly warmingsMax: number
+  /** Windows over which reuse is estimated, microseconds each, with the name that metrics give it. Empty: none. */
+  readonly reuseWindows: readonly ReuseWindow[]
+  /** Registers of one sketch of a window: 2 to this power. */
+  readonly reuseRegisterBits: number
   /** How long a READY lease lives unless it is renewed, microseconds. */
   readonly leaseUs: number
   /** How long a query may stay unanswered before its interests are taken back, microseconds. */
@@ -32,7 +53,22 @@ export interface ManagerOptions {
 
 /** The defaults that the process and the embedded runtime share; what depends on the pool is filled in by them. */
 export const MANAGER_DEFAULTS = {
+  ownPid: 0,
   readRoute: 'dram',
+  queryReadBatchBytes: 0,
+  queryReadBatchesMax: 0,
+  queryReadTimeoutUs: 0,
+  prepareUs: 1_000_000,
+  preparationsPerSessionMax: 4,
+  warmUs: 5_000_000,
+  warmingsPerSessionMax: 16,
+  warmingsMax: 128,
+  reuseWindows: [
+    { name: '15m', us: 900_000_000 },
+    { name: '1h', us: 3_600_000_000 },
+    { name: '1d', us: 86_400_000_000 },
+  ],
+  reuseRegisterBits: 16,
   leaseUs: 30_000_000,
   queryUs: 60_000_000,
   publishWaitUs: 5_000_000,

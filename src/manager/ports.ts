@@ -15,6 +15,8 @@ export interface ManagerPorts {
   sha256(bytes: Uint8Array): Uint8Array
   /** Maps a descriptor; null when it is not a memfd sealed against shrink and grow. The descriptor stays ours. */
   importMemory(fd: number): { readonly mapping: number; readonly bytes: number } | null
+  /** Another number for memory that is mapped in this process; null when there is none of that number. */
+  borrowMapping(mapping: number): { readonly mapping: number; readonly bytes: number } | null
   releaseMapping(mapping: number): void
   /** Copies bytes out of a mapping: canaries only. */
   readMapping(mapping: number, offsetBytes: number, bytes: number): Uint8Array

@@ -1,13 +1,18 @@
 import { ERROR_CODES } from '../shared/base/errors.js'
 import type { Tally } from '../shared/base/tally.js'
+import type { ReuseReading } from '../shared/cache/reuse-windows.js'
+import { RESERVATION_PHASES, type ReservationPhase } from '../shared/scheduling/query-budget.js'
 import { VERB_COUNT, VERB_HISTOGRAM } from './counters.js'
 
 /** Where the verbs count: one method an occasion, so that a verb never names a counter. */
 export class ManagerTally {
   readonly #tally: Tally
+  readonly #firstReuse: number
 
-  constructor(tally: Tally) {
+  /** `firstReuse`: where the series of reuseSeries() begin. */
+  constructor(tally: Tally, firstReuse: number) {
     this.#tally = tally
+    this.#firstReuse = firstReuse
   }
 
   refused(): void {
@@ -20,6 +25,33 @@ export class ManagerTally {
 
   budgetBypass(): void {
     this.#tally.add(VERB_COUNT.budgetBypasses, 1)
+  }
+
+  /** Found and not read. */
+  unread(blocks: number): void {
+    this.#tally.add(VERB_COUNT.unreadBlocks, blocks)
+  }
+
+  candidates(found: number, missing: number): void {
+    this.#tally.add(VERB_COUNT.candidateHits, found)
+    this.#tally.add(VERB_COUNT.candidateMisses, missing)
+  }
+
+  warmSkipped(blocks: number): void {
+    this.#tally.add(VERB_COUNT.warmForegroundSkips, blocks)
+  }
+
+  phase(phase: ReservationPhase, bytes: number): void {
+    this.#tally.set(VERB_COUNT.phases + RESERVATION_PHASES.indexOf(phase), bytes)
+  }
+
+  /** Gauges of the windows of reuse, which follow `firstReuse`. */
+  reuse(readings: readonly ReuseReading[]): void {
+    for (const [i, { cardinality, requests, hitRate }] of readings.entries()) {
+      this.#tally.set(this.#firstReuse + 3 * i, cardinality)
+      this.#tally.set(this.#firstReuse + 3 * i + 1, requests)
+      this.#tally.set(this.#firstReuse + 3 * i + 2, hitRate)
+    }
   }
 
   publishWait(): void {
@@ -55,6 +87,10 @@ export class ManagerTally {
     readonly queryReservedBytes: number
     readonly queryReservedBytesPeak: number
     readonly syncsOpen: number
+    readonly preparationsOpen: number
+    readonly warmingsOpen: number
+    readonly querySpeculativeReservedBytes: number
+    readonly queryReservedBytesInstancePeak: number
   }): void {
     for (const [name, value] of Object.entries(values)) this.#tally.set(VERB_COUNT[name as keyof typeof values], value)
   }

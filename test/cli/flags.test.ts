@@ -1,6 +1,7 @@
 import test from 'ava'
 import fc from 'fast-check'
 import { describeFlags, FLAGS, type FlagName, parseFlags } from '../../src/cli/flags.js'
+import { REFUSED_FLAGS } from '../../src/cli/refused-flags.js'
 import { ConfigError } from '../../src/shared/base/errors.js'
 import { GIB, MIB, TIB } from '../../src/shared/base/units.js'
 
@@ -125,5 +126,16 @@ test('flags: --help lists every flag once with its default', (t) => {
     const own = lines.filter((line) => line.trimStart().split(' ')[0] === `--${name}`)
     t.is(own.length, 1, name)
     t.true(own[0]?.endsWith(`default ${FLAGS[name].default ?? 'unset'}`))
+  }
+})
+
+test('flags: every upstream flag that this version does not take is refused by name, with its reason', (t) => {
+  for (const [name, why] of Object.entries(REFUSED_FLAGS)) {
+    const error = t.throws(() => parseFlags([`--${name}`, '1']), { instanceOf: ConfigError })
+    t.is(error?.code, 'config_unknown_flag')
+    t.true(error?.message.includes(`'--${name}'`) && error.message.endsWith(why), error?.message)
+  }
+  for (const name of ['use-hugepages', 'disable-numa-affinity', 'pool-shards', 'blockwise-alloc', 'hint-value-size']) {
+    t.true(Object.hasOwn(REFUSED_FLAGS, name), name)
   }
 })

@@ -2,6 +2,7 @@ import test from 'ava'
 import { parseFlags } from '../../src/cli/flags.js'
 import { configOf, parseAddress } from '../../src/cli/manager-config.js'
 import type { ManagerConfig } from '../../src/control/config.js'
+import { MANAGER_DEFAULTS } from '../../src/manager/options.js'
 import { ConfigError, type ErrorCode } from '../../src/shared/base/errors.js'
 import { GIB, MIB } from '../../src/shared/base/units.js'
 
@@ -23,7 +24,15 @@ test('manager-config: what the flags say, in bytes and microseconds', (t) => {
     readRoute: 'dram',
     queryBudgetBytes: null,
     queryInstanceBudgetBytes: null,
+    queryReadBatchBytes: 0,
+    queryReadTimeoutUs: 0,
+    queryReadBatchesMax: 0,
     leaseUs: 30_000_000,
+    writePolicy: 'all',
+    cacheProtectedPercent: 0,
+    lfuAdmission: false,
+    reuseWindows: MANAGER_DEFAULTS.reuseWindows,
+    reuseRegisterBits: 16,
     writeQueueBytes: null,
     writeInFlightBytes: 16 * MIB,
   })
@@ -47,7 +56,9 @@ test('manager-config: what this version does not have is refused, not ignored', 
   const refused: readonly (readonly [string[], ErrorCode, RegExp])[] = [
     [[...SSD, '--ssd-backend', 'cufile'], 'config_not_built', /--ssd-backend cufile.*use auto or uring/],
     [[...SSD, '--ssd-read-path', 'cufile'], 'config_not_built', /--ssd-read-path cufile.*use uring/],
-    [[...SSD, '--ssd-write-policy', 'reuse'], 'config_not_built', /--ssd-write-policy reuse.*use all/],
+    [['--metric-hll-windows', '1h,60m'], 'config_bad_value', /'1h,60m': up to 8 different durations/],
+    [['--metric-hll-windows', '1h,,1d'], 'config_bad_value', /different durations/],
+    [['--metric-hll-windows', '1ms'], 'config_bad_value', /from 1s to 7d/],
     [['--ssd-backend', 'uring'], 'config_conflict', /without an SSD tier: give --ssd-cache-path/],
     [['--allow-uid', 'alice'], 'config_bad_value', /'alice': a user number/],
     [['--addr', 'localhost'], 'config_bad_value', /'localhost': host:port/],
@@ -57,6 +68,23 @@ test('manager-config: what this version does not have is refused, not ignored', 
     t.is(error?.code, code)
     t.regex(error?.message ?? '', says)
   }
+})
+
+test('manager-config: what cache and queries are told comes from their flags', (t) => {
+  const told = config(
+    ...[...SSD, '--ssd-write-policy', 'reuse', '--cache-protected-percent', '80', '--enable-lfu-admission', 'true'],
+    ...['--query-read-batch', '32mb', '--query-read-timeout-ms', '250', '--query-read-max-batches', '4'],
+    ...['--metric-hll-windows', '90s, 2h', '--metric-hll-bucket-bits', '12'],
+  )
+  t.is(told.writePolicy, 'reuse')
+  t.is(told.cacheProtectedPercent, 80)
+  t.true(told.lfuAdmission)
+  t.deepEqual([told.queryReadBatchBytes, told.queryReadTimeoutUs, told.queryReadBatchesMax], [32 * MIB, 250_000, 4])
+  t.deepEqual(told.reuseWindows, [
+    { name: '90s', us: 90_000_000 },
+    { name: '2h', us: 7_200_000_000 },
+  ])
+  t.is(told.reuseRegisterBits, 12)
 })
 
 test('manager-config: user numbers are kept in order', (t) => {

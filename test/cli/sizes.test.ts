@@ -45,12 +45,13 @@ test('parseSize: what whole multiples of a unit say is what comes out', (t) => {
   )
 })
 
-test('parseDuration: milliseconds to hours, in microseconds', (t) => {
+test('parseDuration: milliseconds to days, in microseconds', (t) => {
   t.is(parseDuration('250ms'), 250_000)
   t.is(parseDuration('30s'), 30_000_000)
   t.is(parseDuration('1.5m'), 90_000_000)
   t.is(parseDuration('1h'), 3_600_000_000)
-  for (const text of ['30', '30us', '-1s', '1d', '']) t.is(parseDuration(text), null, text)
+  t.is(parseDuration('1d'), 86_400_000_000)
+  for (const text of ['30', '30us', '-1s', '1w', '']) t.is(parseDuration(text), null, text)
 })
 
 test('formatSize: the largest unit that leaves at least 1', (t) => {

@@ -103,7 +103,7 @@ test('client: registering passes one descriptor an allocation, claims a digest a
   t.deepEqual(manager.sent('register')[0]?.allocations, [{ kind: 'host_fd', bytes: 4096 }])
   t.is(
     Buffer.from(manager.sent('register')[0]?.claimedDigest ?? []).toString('hex'),
-    '17ab9f1b9b1990bedd16a95d5f97841f28276f53c5cb18858417ea64e1e565e1',
+    '6d0860b8f0a45418519b852edc26444f153fbd5442f87e31f26e8e1992713279',
   )
 })
 
@@ -144,7 +144,15 @@ test('client: a query polls its ticket until the answer is not loading', async (
   manager.always('query_poll', () =>
     ++polls < 3
       ? { kind: 'loading', ticket: 40 }
-      : { kind: 'ready', boundaries: Uint32Array.of(16), lease: 9, blocksDram: 1, blocksSsd: 0, expiresInMs: 100 },
+      : {
+          kind: 'ready',
+          boundaries: Uint32Array.of(16),
+          otherBoundaries: new Uint32Array(0),
+          lease: 9,
+          blocksDram: 1,
+          blocksSsd: 0,
+          expiresInMs: 100,
+        },
   )
   const ready = await client.query(oneQuery)
   t.like(ready, { kind: 'ready', lease: 9 })
@@ -169,6 +177,34 @@ test('client: a query given up while loading gives its ticket back', async (t) =
   await client.close()
 })
 
+test('client: a preparation is claimed with its keys; one that comes after the caller left goes back', async (t) => {
+  const prepared = { kind: 'prepared', ticket: 9, blocks: 1, blocksReady: 0, loading: true, expiresInMs: 1000 } as const
+  const manager = obligingManager()
+    .always('prepare', () => prepared)
+    .always('prepare_poll', () => ({ ...prepared, blocksReady: 1, loading: false }))
+    .always('claim', () => ({ kind: 'loading', ticket: 9 }))
+    .always('query_poll', () => ({ kind: 'miss' }))
+    .always('warm', () => ({ kind: 'warming', accepted: 1, resident: 0, skipped: 0 }))
+  const client = await greeted(manager)
+  const { groups } = oneQuery
+  t.like(await client.prepare({ requestId: 4, revision: 1, groups }), { ticket: 9, loading: true })
+  t.like(await client.pollPreparation(9), { blocksReady: 1, loading: false })
+  t.is((await client.claim({ ticket: 9, requestId: 4, revision: 1, groups })).kind, 'miss')
+  t.like(manager.sent('claim')[0], { ticket: 9, requestId: 4, revision: 1, groups })
+  t.like(await client.warm(groups), { kind: 'warming', accepted: 1 })
+  manager.answers.delete('prepare')
+  const controller = new AbortController()
+  const asked = manager.next('prepare')
+  const left = client.prepare({ requestId: 5, revision: 0, groups }, { signal: controller.signal })
+  const { request } = await asked
+  controller.abort()
+  await fails(t, left, CancelledError, 'cancelled')
+  const released = manager.next('release')
+  manager.reply(request, prepared)
+  t.like((await released).message, { what: 'ticket', id: 9 })
+  await client.close()
+})
+
 test('client: a lease that comes after the caller left goes back', async (t) => {
   const manager = obligingManager()
   const client = await greeted(manager)
@@ -182,6 +218,7 @@ test('client: a lease that comes after the caller left goes back', async (t) => 
   manager.reply(request, {
     kind: 'ready',
     boundaries: Uint32Array.of(16),
+    otherBoundaries: new Uint32Array(0),
     lease: 12,
     blocksDram: 1,
     blocksSsd: 0,

@@ -170,6 +170,8 @@ test('native link: nobody listens, and somebody else listens', async (t) => {
   const listener = new Listener(t)
   const absent = { socketPath: `${listener.path}.absent`, role: 'worker', engine: 'test', engineVersion: '1' } as const
   await t.throwsAsync(connect(absent), { code: 'ENOENT' })
-  const error = t.throws(() => new NativeLink(native, listener.path, [4_000_000_000]), { instanceOf: ProtocolError })
+  const error = t.throws(() => new NativeLink(native, (port) => port.connect(listener.path), [4_000_000_000]), {
+    instanceOf: ProtocolError,
+  })
   t.is(error?.code, 'peer_uid_refused')
 })

@@ -16,6 +16,14 @@ const BASE: ManagerConfig = {
   readRoute: 'dram',
   queryBudgetBytes: null,
   queryInstanceBudgetBytes: null,
+  queryReadBatchBytes: 0,
+  queryReadTimeoutUs: 0,
+  queryReadBatchesMax: 0,
+  writePolicy: 'all',
+  cacheProtectedPercent: 0,
+  lfuAdmission: false,
+  reuseWindows: [],
+  reuseRegisterBits: 16,
   leaseUs: 30_000_000,
   writeQueueBytes: null,
   writeInFlightBytes: 16 * MIB,
@@ -123,7 +131,17 @@ test('managerOptions: the process adds what it knows to the common defaults', (t
     readRoute: 'uring',
     queryBudgetBytes: 768 * MIB,
     queryInstanceBudgetBytes: 768 * MIB,
+    reuseWindows: [],
     leaseUs: 30_000_000,
+    ownPid: process.pid,
   })
   t.false(managerOptions(resolveConfig({ ...BASE, ssdPaths: [] }), 1, []).ssd)
+})
+
+test('resolveConfig: batches that are counted need a size, a write policy needs an SSD tier', (t) => {
+  const refusal = (parts: Partial<ManagerConfig>) =>
+    t.throws(() => resolveConfig({ ...BASE, ...parts }), { code: 'config_conflict' })?.message ?? ''
+  t.regex(refusal({ queryReadBatchesMax: 2 }), /--query-read-batch/)
+  t.regex(refusal({ ssdPaths: [], writePolicy: 'reuse' }), /--ssd-cache-path/)
+  t.notThrows(() => resolveConfig({ ...BASE, queryReadBatchesMax: 2, queryReadBatchBytes: MIB }))
 })

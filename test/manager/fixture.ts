@@ -34,6 +34,7 @@ export class ManagerFixture {
     const ports: ManagerPorts = {
       sha256,
       importMemory: () => ({ mapping: this.#next++, bytes: PAGES * SEGMENT_BYTES }),
+      borrowMapping: () => null,
       releaseMapping: note('release-mapping'),
       readMapping: (_, __, bytes) => new Uint8Array(bytes),
       defineTemplate: () => this.#next++,

@@ -235,9 +235,9 @@ test.serial(
       ],
       ['a group twice', 'geometry_invalid', (r) => ({ ...r, groups: [...r.groups, ...r.groups] })],
       [
-        'a sliding window',
-        'group_unsupported',
-        (r) => ({ ...r, groups: r.groups.map((group) => ({ ...group, kind: 'sliding-window', window: 64 })) }),
+        'a sliding window of no tokens',
+        'geometry_invalid',
+        (r) => ({ ...r, groups: r.groups.map((group) => ({ ...group, kind: 'sliding-window', window: 0 })) }),
       ],
       [
         'more bytes than the memory has',

@@ -1,4 +1,4 @@
-import type { RegionSpec } from '../../src/shared/layout/regions.js'
+import type { GroupSpec, RegionSpec } from '../../src/shared/layout/regions.js'
 import type { Identity } from './oracle.js'
 
 /** How an engine lays its pages out; small, so that many fit a simulated disk. */
@@ -11,6 +11,10 @@ export interface ModelPlan {
   readonly groups: 1 | 2
   /** Blocks of group 1 hold this many times the tokens of group 0. */
   readonly tokensFactor: 1 | 2
+  /** What group 1 is. */
+  readonly second: GroupSpec['kind']
+  /** Tokens of its window. */
+  readonly windowTokens: number
   readonly ranks: 1 | 2
   readonly pages: number
 }
@@ -55,6 +59,31 @@ export class Model {
 
   blockTokens(group: number): number {
     return group === 0 ? BLOCK_TOKENS : BLOCK_TOKENS * this.plan.tokensFactor
+  }
+
+  spec(group: number): GroupSpec {
+    const kind = group === 0 ? 'full-attention' : this.plan.second
+    const windowTokens = kind === 'sliding-window' ? this.plan.windowTokens : 0
+    return { kind, blockTokens: this.blockTokens(group), windowTokens }
+  }
+
+  /**
+   * The blocks of a group that resuming at `tokens` needs from `firstBlock` on; null: nobody can resume there. Written
+   * here once more, so that the Manager's rules are held against others.
+   */
+  needed(group: number, tokens: number, firstBlock: number): readonly number[] | null {
+    const { kind, blockTokens, windowTokens } = this.spec(group)
+    if (tokens % blockTokens !== 0) return null
+    const end = tokens / blockTokens
+    const blocks: number[] = []
+    for (let block = 0; block < end; block++) {
+      const wanted =
+        kind === 'full-attention' ||
+        (kind === 'checkpoint' ? block === end - 1 : (end - 1 - block) * blockTokens < windowTokens)
+      if (wanted && block >= firstBlock) blocks.push(block)
+      if (wanted && kind === 'checkpoint' && block < firstBlock) return null
+    }
+    return blocks
   }
 
   /** Blocks of a group that `blocks` blocks of group 0 are. */

@@ -23,6 +23,8 @@ export const VERBS = [
   'cancel',
   'publish-part',
   'query-again',
+  'prepare',
+  'warm',
   'trespass',
   'pause',
   'unregister',
@@ -62,6 +64,15 @@ export interface SizesPlan {
   readonly descriptorsPerRecord: number
   readonly publishPartBytes: number
   readonly queriesPerSession: number
+  readonly prepareUs: number
+  readonly warmUs: number
+  /** Blocks that one query reads at once, 0: all; batches that it may read, 0: any number; when it stops, 0: never. */
+  readonly readBatchBlocks: number
+  readonly readBatchesMax: number
+  readonly readTimeoutUs: number
+  readonly writePolicy: 'all' | 'reuse'
+  readonly protectedBlocks: number
+  readonly lfuAdmission: boolean
   readonly slots: number
   /** Jobs that each copying lane may have open. */
   readonly jobsMax: number
@@ -110,6 +121,8 @@ const WEIGHTS: Readonly<Record<Verb, number>> = {
   cancel: 6,
   'publish-part': 8,
   'query-again': 5,
+  prepare: 10,
+  warm: 6,
   trespass: 6,
   pause: 1,
   unregister: 1,
@@ -131,8 +144,10 @@ const model: fc.Arbitrary<ModelPlan> = fc.record({
   layers: fc.integer({ min: 1, max: 4 }),
   wordsEven: oneOf(128, 256, 175, 512),
   wordsOdd: oneOf(128, 256, 130, 1024),
-  groups: oneOf(1, 1, 2),
+  groups: oneOf(1, 2),
   tokensFactor: oneOf(1, 2),
+  second: oneOf('full-attention', 'sliding-window', 'checkpoint'),
+  windowTokens: oneOf(1, 16, 40, 1000),
   ranks: oneOf(1, 1, 2),
   pages: fc.integer({ min: 3, max: 10 }),
 })
@@ -143,7 +158,7 @@ const sizes: fc.Arbitrary<SizesPlan> = fc.record({
   poolBlocks: fc.integer({ min: 3, max: 9 }),
   shardBlocks: fc.integer({ min: 1, max: 12 }),
   queueBlocks: fc.integer({ min: 1, max: 6 }),
-  budgetBlocks: fc.integer({ min: 3, max: 16 }),
+  budgetBlocks: oneOf(3, 5, 8, 12, 16, 24, 48),
   entriesMax: oneOf(64, 64, 32, 12, 6),
   readRoute: oneOf('dram', 'dram', 'uring'),
   ssd: oneOf(true, true, true, true, true, true, true, false),
@@ -160,6 +175,14 @@ const sizes: fc.Arbitrary<SizesPlan> = fc.record({
   descriptorsPerRecord: oneOf(512, 8, 1),
   publishPartBytes: oneOf(1 << 20, 4096, 1),
   queriesPerSession: oneOf(64, 8, 3),
+  prepareUs: oneOf(10_000, 2_000, 300),
+  warmUs: oneOf(10_000, 1_000, 100),
+  readBatchBlocks: oneOf(0, 0, 0, 1, 2),
+  readBatchesMax: oneOf(0, 0, 1, 2),
+  readTimeoutUs: oneOf(0, 0, 0, 1_000, 200),
+  writePolicy: oneOf('all', 'all', 'all', 'reuse'),
+  protectedBlocks: oneOf(0, 0, 1, 3),
+  lfuAdmission: oneOf(false, false, false, true),
   slots: oneOf(16, 4, 2),
   jobsMax: oneOf(128, 2, 1),
 })

@@ -8,6 +8,7 @@ import type { Model } from './model.js'
 import { Operation } from './operation.js'
 import { type PageRef, RankPages } from './pages.js'
 import type { Command } from './plan.js'
+import { prepare, warm } from './preparing.js'
 import { publish } from './publishing.js'
 import { probe as probeFlow, query } from './querying.js'
 import { ClientSession, expectReply, type SessionOwner } from './session.js'
@@ -187,6 +188,10 @@ export class EngineProcess implements SessionOwner {
       case 'query':
       case 'query-again':
         return query(this, command)
+      case 'prepare':
+        return prepare(this, command)
+      case 'warm':
+        return warm(this, command)
       case 'trespass':
         return trespass(this, command)
       case 'sync':
@@ -352,12 +357,10 @@ export class EngineProcess implements SessionOwner {
       pageFirst: model.plan.layout === 'page-first',
       device: { kind: 'host', uuid: new Uint8Array(16) },
       allocations: [{ kind: 'host_fd', bytes: model.bytes }],
-      groups: Array.from({ length: model.groups }, (_, id) => ({
-        id,
-        kind: 'full-attention' as const,
-        blockTokens: model.blockTokens(id),
-        window: 0,
-      })),
+      groups: Array.from({ length: model.groups }, (_, id) => {
+        const { kind, blockTokens, windowTokens } = model.spec(id)
+        return { id, kind, blockTokens, window: windowTokens }
+      }),
       regions: model.regions.map((each) => ({ ...each, kvRole: each.kvRole as 'packed' | 'k' })),
       canaries: [{ region: 0, firstPage, lastPage: canary(last) }],
       slotCount: this.world.plan.sizes.slots,

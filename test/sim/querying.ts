@@ -1,7 +1,7 @@
 import { ERROR_CODES } from '../../src/shared/base/errors.js'
 import { SLOT_STATE } from '../../src/shared/layout/slot-states.js'
 import type { MessageOf, WireReply } from '../../src/shared/layout/wire/messages.js'
-import { keysOf } from './model.js'
+import { keysOf, type Model } from './model.js'
 import type { PageRef } from './pages.js'
 import type { Command } from './plan.js'
 import { codes, type EngineProcess, MEANWHILE, type Rank } from './process.js'
@@ -12,7 +12,7 @@ import { must } from './violation.js'
 import { CHAIN_BLOCKS, chainOf } from './watched-entries.js'
 
 /** What the engine does with a query once it is answered. */
-interface Manner {
+export interface Manner {
   readonly first: number
   readonly count: number
   readonly allowSsd: boolean
@@ -44,25 +44,25 @@ const THEN: readonly Manner['leadsTo'][] = [
 ]
 
 /** QUERY of a chain, and what follows. */
-export function query(process: EngineProcess, { verb, a, b, c }: Command): void {
+export function query(process: EngineProcess, command: Command): void {
+  run(process, chainOf(command.a), mannerOf(command), () => {})
+}
+
+/** What the numbers of a command say. */
+export function mannerOf({ verb, a, b, c }: Command): Manner {
   const first = a % 7 === 0 ? 2 : 0
-  run(
-    process,
-    chainOf(a),
-    {
-      first,
-      count: 1 + ((a >> 5) % (CHAIN_BLOCKS - first)),
-      allowSsd: b % 11 !== 0,
-      polls: b % 13 === 0 ? 1 : 40,
-      pollUs: 20 + (b % 250),
-      leadsTo: THEN[c % THEN.length] as Manner['leadsTo'],
-      fenceUs: (c >> 4) % 6 === 0 ? 1 + (c % 500) : 0,
-      cancelUs: (c >> 6) % 9 === 0 ? 1 + (c % 400) : 0,
-      mask: (b >> 5) % 5 === 0 ? b >> 8 : 0xffff,
-      again: verb === 'query-again',
-    },
-    () => {},
-  )
+  return {
+    first,
+    count: 1 + ((a >> 5) % (CHAIN_BLOCKS - first)),
+    allowSsd: b % 11 !== 0,
+    polls: b % 13 === 0 ? 1 : 40,
+    pollUs: 20 + (b % 250),
+    leadsTo: THEN[c % THEN.length] as Manner['leadsTo'],
+    fenceUs: (c >> 4) % 6 === 0 ? 1 + (c % 500) : 0,
+    cancelUs: (c >> 6) % 9 === 0 ? 1 + (c % 400) : 0,
+    mask: (b >> 5) % 5 === 0 ? b >> 8 : 0xffff,
+    again: verb === 'query-again',
+  }
 }
 
 /** Phase two: something new goes in and comes back. `then(false)`: try again. */
@@ -91,8 +91,31 @@ const QUIET: Manner = {
 
 /** One query from its request to the end of everything that it led to. `then`: did all of it come back? */
 function run(process: EngineProcess, chain: number, manner: Manner, then: (ok: boolean) => void): void {
-  const { model, world } = process
+  const asked = askedOf(process, chain, manner)
+  if (asked.every(({ keys }) => keys.length === 0)) return then(false)
+  process.flows++
+  const end = (ok: boolean) => {
+    process.flows--
+    then(ok)
+  }
   const requestId = process.nextRequestId++
+  const message = (revision: number): MessageOf<'query'> => ({
+    kind: 'query',
+    requestId,
+    revision,
+    allowSsd: manner.allowSsd,
+    groups: groupsOf(asked),
+  })
+  untilAnswered(process, asked, manner, message, end)
+}
+
+/** The groups of a request as they travel. */
+export function groupsOf(asked: Asked): MessageOf<'query'>['groups'] {
+  return asked.map(({ group, firstBlock, keys }) => ({ group, firstBlock, keys: keysOf(keys) }))
+}
+
+/** The keys of a request: consecutive blocks of a chain, for every group. */
+export function askedOf({ model }: EngineProcess, chain: number, manner: Manner): Asked {
   const asked: { group: number; firstBlock: number; keys: number[] }[] = []
   for (let group = 0; group < model.groups; group++) {
     const firstBlock = Math.ceil((manner.first * model.blockTokens(0)) / model.blockTokens(group))
@@ -100,24 +123,27 @@ function run(process: EngineProcess, chain: number, manner: Manner, then: (ok: b
     const keys = Array.from({ length: Math.max(0, end - firstBlock) }, (_, i) => chain * CHAIN_BLOCKS + firstBlock + i)
     asked.push({ group, firstBlock, keys })
   }
-  if (asked.every(({ keys }) => keys.length === 0)) return then(false)
-  process.flows++
-  const end = (ok: boolean) => {
-    process.flows--
-    then(ok)
-  }
-  const message = (revision: number): MessageOf<'query'> => ({
-    kind: 'query',
-    requestId,
-    revision,
-    allowSsd: manner.allowSsd,
-    groups: asked.map(({ group, firstBlock, keys }) => ({ group, firstBlock, keys: keysOf(keys) })),
-  })
+  return asked
+}
+
+/** Sends a query, or a claim, and polls it until its answer; then goes on as the manner says. */
+export function untilAnswered(
+  process: EngineProcess,
+  asked: Asked,
+  manner: Manner,
+  message: (revision: number) => MessageOf<'query' | 'claim'>,
+  end: (ok: boolean) => void,
+): void {
+  const { world } = process
   const session = process.speaker()
   let polls = 0
   let again = manner.again
+  // A preparation may have ended before its claim came.
+  let claims = message(0).kind === 'claim'
   const answer = (reply: WireReply) => {
-    expectReply('query', reply, ['ready', 'loading', 'miss', 'busy'], MEANWHILE)
+    const allowed = claims ? new Set([...MEANWHILE, ...codes('ticket_unknown')]) : MEANWHILE
+    claims = false
+    expectReply('query', reply, ['ready', 'loading', 'miss', 'busy'], allowed)
     if (reply.kind === 'ready') return ready(process, reply, asked, manner, end)
     if (reply.kind === 'busy') world.faults.fired('budget-busy')
     if (reply.kind !== 'loading') return end(false)
@@ -141,7 +167,7 @@ function run(process: EngineProcess, chain: number, manner: Manner, then: (ok: b
   session.request(message(0), answer)
 }
 
-type Asked = readonly { readonly group: number; readonly firstBlock: number; readonly keys: readonly number[] }[]
+export type Asked = readonly { readonly group: number; readonly firstBlock: number; readonly keys: readonly number[] }[]
 
 /** One block under a lease. */
 interface Held {
@@ -166,19 +192,22 @@ function ready(
   must(generations !== undefined, 'V3', () => `lease ${lease} was never granted`)
   const held: Held[] = []
   for (const { group, firstBlock, keys } of asked) {
-    const blocks = Math.max(0, Math.min(keys.length, Math.floor(tokens / model.blockTokens(group)) - firstBlock))
-    const known = generations?.get(group) ?? []
+    const { firstSource, generations: known } = generations?.get(group) ?? { firstSource: 0, generations: [] }
+    const blocks = model.needed(group, tokens, firstBlock)
+    const sources = known.map((_, index) => firstSource + index)
     must(
-      known.length === blocks,
+      blocks !== null && blocks.map((block) => block - firstBlock).join() === sources.join(),
       'V3',
-      () => `READY at ${tokens} tokens means ${blocks} blocks of group ${group}, the lease holds ${known.length}`,
+      () => `READY at ${tokens} tokens needs blocks ${blocks} of group ${group}, the lease holds sources ${sources}`,
     )
-    for (const [source, generation] of known.entries()) {
+    for (const [index, generation] of known.entries()) {
+      const source = firstSource + index
       const key = keys[source] as number
       world.truth.mustBeSealed(generation, key, group)
       held.push({ group, source, key, generation })
     }
   }
+  checkBoundaries(model, reply, asked, held)
   must(
     held.length === reply.blocksDram + reply.blocksSsd && held.length > 0,
     'V3',
@@ -220,6 +249,36 @@ function ready(
       })
     case 'restore':
       return restoreAll(process, lease, held, manner, process.ranks, end)
+  }
+}
+
+/** Every boundary is one that somebody can resume at; those of the lease need nothing that it does not hold. */
+function checkBoundaries(model: Model, reply: MessageOf<'ready'>, asked: Asked, held: readonly Held[]): void {
+  const last = reply.boundaries[reply.boundaries.length - 1] as number
+  for (const [list, served] of [
+    [reply.boundaries, true],
+    [reply.otherBoundaries, false],
+  ] as const) {
+    let before = 0
+    for (const tokens of list) {
+      must(
+        tokens > before && tokens <= last,
+        'V3',
+        () => `boundary ${tokens} comes after ${before}, the last is ${last}`,
+      )
+      before = tokens
+      let outside = 0
+      for (const { group, firstBlock, keys } of asked) {
+        const blocks = model.needed(group, tokens, firstBlock)
+        const possible = blocks?.every((block) => block - firstBlock < keys.length) ?? false
+        must(possible, 'V3', () => `group ${group} never resumes at ${tokens}`)
+        const missing = (blocks ?? []).filter(
+          (block) => !held.some((each) => each.group === group && each.source === block - firstBlock),
+        )
+        outside += missing.length
+      }
+      must(served === (outside === 0), 'V3', () => `boundary ${tokens} needs ${outside} blocks outside its lease`)
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 import type { DramWorkerEffect, DramWorkerInput } from '../../src/actors/dram-worker/machine.js'
 import type { HostReaderEffect, HostReaderInput } from '../../src/actors/host-reader/machine.js'
 import type { WritebackEffect, WritebackInput } from '../../src/actors/writeback/machine.js'
+import type { CancelOutcome } from '../../src/manager/storage/ports.js'
 import { Storage } from '../../src/manager/storage/storage.js'
 import { SLOT_STATE } from '../../src/shared/layout/slot-states.js'
 import type { LaneMachine } from './lanes.js'
@@ -73,13 +74,25 @@ export const TWINS: readonly Planted[] = [
     writeback: (real) => new HastyWriter(real),
   },
   {
+    name: 'a reservation waits for reads that nobody submitted',
+    shows: /^D1/,
+    storage: (...args) =>
+      new (class extends Storage {
+        override cancelFill(entry: number, waiter: number): CancelOutcome {
+          super.cancelFill(entry, waiter)
+          return 'draining'
+        }
+      })(...args),
+  },
+  {
     name: 'an entry whose fill failed stays in DRAM as if it were whole',
     shows: /^V5/,
     entries: (Base) =>
       class extends Base {
         override deallocate(entry: number): void {
-          if (this.published(entry)) this.filled(entry)
-          else super.deallocate(entry)
+          if (!this.published(entry)) return super.deallocate(entry)
+          this.filled(entry)
+          this.world.storage.cache.arrived(entry, { guess: false, demanded: true })
         }
       },
   },

@@ -219,6 +219,8 @@ export class World {
       writeWindowBytes: 2 * blockBytes.disk,
       writeWindowBytesMin: 4096,
       writeWindowRestoreUs: 2_000,
+      writePolicy: sizes.writePolicy,
+      cache: { protectedBytesMax: sizes.protectedBlocks * blockBytes.dram, lfuAdmission: sizes.lfuAdmission },
       assemblyAgeUsMax: sizes.assemblyAgeUs,
     }
     const options: ManagerOptions = {
@@ -233,6 +235,12 @@ export class World {
       queryUs: sizes.queryUs,
       publishWaitUs: sizes.publishWaitUs,
       queriesPerSessionMax: sizes.queriesPerSession,
+      prepareUs: sizes.prepareUs,
+      warmUs: sizes.warmUs,
+      queryReadBatchBytes: sizes.readBatchBlocks * blockBytes.disk,
+      queryReadBatchesMax: sizes.readBatchBlocks === 0 ? 0 : sizes.readBatchesMax,
+      queryReadTimeoutUs: sizes.readTimeoutUs,
+      reuseRegisterBits: 4,
       queriesMax: 64,
       descriptorsPerRecordMax: sizes.descriptorsPerRecord,
       publishPartBytes: sizes.publishPartBytes,
@@ -592,6 +600,8 @@ export class World {
     if (storage.at(STORAGE_COUNT.poolAllocFailures) > 0) this.faults.fired('pool-full')
     if (storage.at(STORAGE_COUNT.directoryEvictions) > 0) this.faults.fired('directory-full')
     if (storage.at(STORAGE_COUNT.writeQueueFull) > 0) this.faults.fired('queue-full')
+    if (this.#verbTally.at(VERB_COUNT.unreadBlocks) > 0) this.faults.fired('reads-stopped')
+    if (storage.at(STORAGE_COUNT.admissionRejections) > 0) this.faults.fired('admission-rejected')
     if (this.#verbTally.at(VERB_COUNT.budgetWaits) > 0) this.faults.fired('budget-busy')
   }
 
@@ -654,6 +664,8 @@ export class World {
         if (opened.kind !== 'memory' || !opened.sealed) return null
         return { mapping: this.#device.map(opened.memory), bytes: opened.memory.bytes.length }
       },
+      // Engines of the simulator are processes of their own: they pass descriptors.
+      borrowMapping: () => null,
       releaseMapping: (mapping) => this.#device.release(mapping),
       readMapping: (mapping, offsetBytes, bytes) => this.#device.read(mapping, offsetBytes, bytes),
       defineTemplate: (items, granuleFirstItem) => this.#device.define(items, granuleFirstItem),
@@ -686,25 +698,29 @@ export class World {
     const { leaseRecords } = this.machine.context
     const add = leaseRecords.add.bind(leaseRecords)
     leaseRecords.add = (record) => {
-      const generations = new Map<number, number[]>()
-      for (const { group, first, count } of record.spans) {
+      const generations = new Map<number, LeasedBlocks>()
+      for (const { group, firstSource, first, count } of record.spans) {
         const entries = record.entries.subarray(first, first + count)
-        generations.set(
-          group,
-          [...entries].map((entry) => {
-            const generation = this.storage.generationOf(entry)
-            this.truth.mustBeSealed(generation, keyOf(this.storage, entry), group)
-            return generation
-          }),
-        )
+        const held = [...entries].map((entry) => {
+          const generation = this.storage.generationOf(entry)
+          this.truth.mustBeSealed(generation, keyOf(this.storage, entry), group)
+          return generation
+        })
+        generations.set(group, { firstSource, generations: held })
       }
       this.leases.set(record.lease, generations)
       add(record)
     }
   }
 
-  /** What each lease holds: generations by group, in the order of the query's keys. */
-  readonly leases = new Map<number, ReadonlyMap<number, readonly number[]>>()
+  /** What each lease holds, by group. */
+  readonly leases = new Map<number, ReadonlyMap<number, LeasedBlocks>>()
+}
+
+/** Generations of the sources `firstSource …` of one group under a lease. */
+interface LeasedBlocks {
+  readonly firstSource: number
+  readonly generations: readonly number[]
 }
 
 function paddedBytes(words: number): number {

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import type { ExecutionContext } from 'ava'
+import { CONTENT_GAUGES } from '../../src/control/metrics/content-gauges.js'
 
 /**
  * A real Manager process for tests: started with flags in a folder of the test, watched through its log and its HTTP
@@ -42,20 +43,6 @@ export interface ManagerEnd {
   readonly stdout: string
   readonly stderr: string
 }
-
-/** Gauges of content and capacity: everything else must be zero when nobody uses the Manager. */
-const CONTENT_GAUGES = new Set([
-  'orbitkv_build_info',
-  'orbitkv_pool_capacity_bytes',
-  'orbitkv_pool_largest_free_bytes',
-  'orbitkv_pool_used_bytes',
-  'orbitkv_cache_resident_bytes',
-  'orbitkv_cache_resident_blocks',
-  'orbitkv_directory_entries',
-  'orbitkv_ssd_used_bytes',
-  'orbitkv_ssd_write_window_bytes',
-  'orbitkv_query_reserved_bytes_peak',
-])
 
 /** How long a Manager may take until its gauges say what happened (D1). */
 export const SETTLE_MS = 2_000

@@ -31,7 +31,7 @@ export class RawSession {
   closed = false
 
   private constructor(socketPath: string, uids: readonly number[]) {
-    this.#link = new NativeLink(this.native, socketPath, uids)
+    this.#link = new NativeLink(this.native, (port) => port.connect(socketPath), uids)
   }
 
   /** Connects without a word. */

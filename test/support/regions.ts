@@ -31,7 +31,7 @@ export function rankSpec(regions: readonly RegionSpec[], change: Partial<RankSpe
     ppRank: 0,
     regions,
     allocationBytes: [2 ** 30],
-    groups: [{ kind: 'full-attention', blockTokens: 16 }],
+    groups: [{ kind: 'full-attention', blockTokens: 16, windowTokens: 0 }],
     pageFirst: false,
     paddingBytes: 512,
     ...change,

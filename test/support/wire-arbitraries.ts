@@ -17,6 +17,7 @@ const u32s = (length?: number) =>
     .map((values) => Uint32Array.from(values))
 const some = <T>(each: fc.Arbitrary<T>) => fc.array(each, { maxLength: 3 })
 const count = fc.nat(4)
+const queryGroups = some(fc.record({ group: u32, firstBlock: u32, keys: count.chain(someKeys) }))
 
 type Drawn<K extends MessageKind> = Omit<MessageOf<K>, 'kind'>
 
@@ -42,7 +43,12 @@ const BODIES: { readonly [K in MessageKind]: fc.Arbitrary<Drawn<K>> } = {
     worldSize: u16,
     pageFirst: fc.boolean(),
     device: fc.record({ kind: fc.constantFrom('host', 'cuda'), uuid: bytes(16) }),
-    allocations: some(fc.record({ kind: fc.constantFrom('host_fd', 'cuda_ipc'), bytes: u64 })),
+    allocations: some(
+      fc.oneof(
+        fc.record({ kind: fc.constantFrom('host_fd', 'cuda_ipc'), bytes: u64 }),
+        fc.record({ kind: fc.constant('local_mapping' as const), bytes: u64, mapping: u32 }),
+      ),
+    ),
     groups: some(
       fc.record({
         id: u32,
@@ -76,7 +82,7 @@ const BODIES: { readonly [K in MessageKind]: fc.Arbitrary<Drawn<K>> } = {
     requestId: u64,
     revision: u32,
     allowSsd: fc.boolean(),
-    groups: some(fc.record({ group: u32, firstBlock: u32, keys: count.chain(someKeys) })),
+    groups: queryGroups,
   }),
   query_poll: fc.record({ ticket: u64 }),
   release: fc.record({ what: fc.constantFrom('lease', 'ticket'), id: u64 }),
@@ -111,6 +117,10 @@ const BODIES: { readonly [K in MessageKind]: fc.Arbitrary<Drawn<K>> } = {
   inspect: fc.record({ what: name }),
   ping: fc.record({ seq: u64, slotsOutstanding: u32 }),
   stats: fc.record({}),
+  prepare: fc.record({ requestId: u64, revision: u32, groups: queryGroups }),
+  prepare_poll: fc.record({ ticket: u64 }),
+  claim: fc.record({ ticket: u64, requestId: u64, revision: u32, groups: queryGroups }),
+  warm: fc.record({ groups: queryGroups }),
   welcome: fc.record({
     proto: u16,
     managerEpoch: u64,
@@ -134,7 +144,14 @@ const BODIES: { readonly [K in MessageKind]: fc.Arbitrary<Drawn<K>> } = {
     worldSize: u16,
     storageNamespace: bytes(32),
   }),
-  ready: fc.record({ boundaries: u32s(), lease: u64, blocksDram: u32, blocksSsd: u32, expiresInMs: u32 }),
+  ready: fc.record({
+    boundaries: u32s(),
+    otherBoundaries: u32s(),
+    lease: u64,
+    blocksDram: u32,
+    blocksSsd: u32,
+    expiresInMs: u32,
+  }),
   loading: fc.record({ ticket: u64 }),
   miss: fc.record({}),
   busy: fc.record({}),
@@ -145,6 +162,8 @@ const BODIES: { readonly [K in MessageKind]: fc.Arbitrary<Drawn<K>> } = {
     values: some(fc.record({ name, value: fc.double({ noNaN: true, noDefaultInfinity: true }) })),
   }),
   pong: fc.record({ seq: u64, managerEpoch: u64 }),
+  prepared: fc.record({ ticket: u64, blocks: u32, blocksReady: u32, loading: fc.boolean(), expiresInMs: u32 }),
+  warming: fc.record({ accepted: u32, resident: u32, skipped: u32 }),
   error: fc.record({ code: u16, message: name, values: some(fc.record({ name, value: name })) }),
 }
 

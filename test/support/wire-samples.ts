@@ -120,6 +120,33 @@ export const SAMPLES: readonly { readonly name: string; readonly request: number
       slotCount: U32,
     },
   },
+  {
+    name: 'register: memory of the same process, between two of the other kinds',
+    request: 3,
+    message: {
+      kind: 'register',
+      instanceId: pattern(16, 3),
+      namespaceInputs: [],
+      claimedDigest: pattern(32, 4),
+      tpRank: 0,
+      tpSize: 1,
+      ppRank: 0,
+      ppSize: 1,
+      worldSize: 1,
+      pageFirst: false,
+      device: { kind: 'host', uuid: new Uint8Array(16) },
+      allocations: [
+        { kind: 'host_fd', bytes: 4096 },
+        { kind: 'local_mapping', bytes: U64, mapping: 7 },
+        { kind: 'local_mapping', bytes: 65536, mapping: U32 },
+        { kind: 'host_fd', bytes: 8192 },
+      ],
+      groups: [{ id: 0, kind: 'full-attention', blockTokens: 16, window: 0 }],
+      regions: [region],
+      canaries: [],
+      slotCount: 1,
+    },
+  },
   { name: 'attach', request: 4, message: { kind: 'attach', instanceId: pattern(16, 1) } },
   {
     name: 'query: two groups',
@@ -190,6 +217,41 @@ export const SAMPLES: readonly { readonly name: string; readonly request: number
   { name: 'ping', request: 20, message: { kind: 'ping', seq: 2 ** 40 + 1, slotsOutstanding: 2 } },
   { name: 'stats', request: 21, message: { kind: 'stats' } },
   {
+    name: 'prepare',
+    request: 22,
+    message: {
+      kind: 'prepare',
+      requestId: 99,
+      revision: 0,
+      groups: [{ group: 0, firstBlock: 1, keys: pattern(64, 41) }],
+    },
+  },
+  {
+    name: 'prepare: nothing asked',
+    request: 22,
+    message: { kind: 'prepare', requestId: U64, revision: U32, groups: [] },
+  },
+  { name: 'prepare_poll', request: 23, message: { kind: 'prepare_poll', ticket: U64 } },
+  {
+    name: 'claim',
+    request: 24,
+    message: {
+      kind: 'claim',
+      ticket: 6,
+      requestId: 99,
+      revision: 1,
+      groups: [
+        { group: 0, firstBlock: 1, keys: pattern(64, 41) },
+        { group: U32, firstBlock: U32, keys: new Uint8Array(0) },
+      ],
+    },
+  },
+  {
+    name: 'warm',
+    request: 25,
+    message: { kind: 'warm', groups: [{ group: 1, firstBlock: 0, keys: pattern(32, 42) }] },
+  },
+  {
     name: 'welcome',
     request: 1,
     message: {
@@ -233,6 +295,7 @@ export const SAMPLES: readonly { readonly name: string; readonly request: number
     message: {
       kind: 'ready',
       boundaries: Uint32Array.of(48),
+      otherBoundaries: new Uint32Array(0),
       lease: 77,
       blocksDram: 1,
       blocksSsd: 2,
@@ -245,6 +308,7 @@ export const SAMPLES: readonly { readonly name: string; readonly request: number
     message: {
       kind: 'ready',
       boundaries: Uint32Array.of(0, 1, U32),
+      otherBoundaries: Uint32Array.of(16, U32),
       lease: U64,
       blocksDram: U32,
       blocksSsd: U32,
@@ -274,6 +338,17 @@ export const SAMPLES: readonly { readonly name: string; readonly request: number
       ],
     },
   },
+  {
+    name: 'prepared: loading',
+    request: 22,
+    message: { kind: 'prepared', ticket: 6, blocks: 3, blocksReady: 1, loading: true, expiresInMs: 1000 },
+  },
+  {
+    name: 'prepared: ends of every field',
+    request: 23,
+    message: { kind: 'prepared', ticket: U64, blocks: U32, blocksReady: U32, loading: false, expiresInMs: U32 },
+  },
+  { name: 'warming', request: 25, message: { kind: 'warming', accepted: 4, resident: 2, skipped: U32 } },
   { name: 'numbers: none', request: 19, message: { kind: 'numbers', values: [] } },
   { name: 'pong', request: 20, message: { kind: 'pong', seq: 2 ** 40 + 1, managerEpoch: 3 } },
   {

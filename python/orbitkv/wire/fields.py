@@ -278,6 +278,21 @@ def optional(field: Field) -> Field:
     return Field(1, write, lambda reader: field.read(reader) if boolean.read(reader) else None)
 
 
+def variant(**kinds: Field) -> Field:
+    """u8 of the kind, then the record of that kind: a dict whose ``kind`` says which."""
+    kind = choice(*kinds)
+
+    def write(frame: bytearray, value: dict) -> None:
+        kind.write(frame, value["kind"])
+        kinds[value["kind"]].write(frame, value)
+
+    def read(reader: WireReader) -> dict:
+        name = kind.read(reader)
+        return {"kind": name, **kinds[name].read(reader)}
+
+    return Field(1 + min(each.bytes_min for each in kinds.values()), write, read)
+
+
 def record(**shape: Field) -> Field:
     """Fields one after another, without padding, in the order given."""
 

@@ -23,6 +23,7 @@ from .fields import (
     u16,
     u32,
     u64,
+    variant,
 )
 
 NAME_BYTES_MAX = 256
@@ -32,6 +33,14 @@ _name = text(NAME_BYTES_MAX)
 _digest = fixed(32)
 _instance_id = fixed(16)
 _slot = {"slot": u32, "generation": between(u64, 1, SLOT_GENERATION_MAX)}
+
+_query_groups = many(record(group=u32, firstBlock=u32, keys=keys), 64)
+
+_allocation = variant(
+    host_fd=record(bytes=u64),
+    cuda_ipc=record(bytes=u64),
+    local_mapping=record(bytes=u64, mapping=u32),
+)
 
 _region = record(
     layer=_name,
@@ -76,7 +85,7 @@ REQUESTS: dict[str, tuple[int, Field]] = {
             worldSize=u16,
             pageFirst=boolean,
             device=record(kind=choice("host", "cuda"), uuid=fixed(16)),
-            allocations=many(record(kind=choice("host_fd", "cuda_ipc"), bytes=u64), 64),
+            allocations=many(_allocation, 64),
             groups=many(
                 record(
                     id=u32,
@@ -98,7 +107,7 @@ REQUESTS: dict[str, tuple[int, Field]] = {
             requestId=u64,
             revision=u32,
             allowSsd=boolean,
-            groups=many(record(group=u32, firstBlock=u32, keys=keys), 64),
+            groups=_query_groups,
         ),
     ),
     "query_poll": (5, record(ticket=u64)),
@@ -122,6 +131,10 @@ REQUESTS: dict[str, tuple[int, Field]] = {
     "inspect": (15, record(what=_name)),
     "ping": (16, record(seq=u64, slotsOutstanding=u32)),
     "stats": (17, record()),
+    "prepare": (18, record(requestId=u64, revision=u32, groups=_query_groups)),
+    "prepare_poll": (19, record(ticket=u64)),
+    "claim": (20, record(ticket=u64, requestId=u64, revision=u32, groups=_query_groups)),
+    "warm": (21, record(groups=_query_groups)),
 }
 
 REPLIES: dict[str, tuple[int, Field]] = {
@@ -157,7 +170,7 @@ REPLIES: dict[str, tuple[int, Field]] = {
             storageNamespace=_digest,
         ),
     ),
-    "ready": (132, record(boundaries=numbers, lease=u64, blocksDram=u32, blocksSsd=u32, expiresInMs=u32)),
+    "ready": (132, record(boundaries=numbers, otherBoundaries=numbers, lease=u64, blocksDram=u32, blocksSsd=u32, expiresInMs=u32)),
     "loading": (133, record(ticket=u64)),
     "miss": (134, record()),
     "busy": (135, record()),
@@ -166,6 +179,8 @@ REPLIES: dict[str, tuple[int, Field]] = {
     "publishing": (138, record(accepted=u32, present=u32, assembling=u32, skipped=u32)),
     "numbers": (139, record(values=many(record(name=_name, value=f64), 4096))),
     "pong": (140, record(seq=u64, managerEpoch=u64)),
+    "prepared": (142, record(ticket=u64, blocks=u32, blocksReady=u32, loading=boolean, expiresInMs=u32)),
+    "warming": (143, record(accepted=u32, resident=u32, skipped=u32)),
     "error": (
         141,
         record(code=u16, message=text(256), values=many(record(name=_name, value=_name), 64)),

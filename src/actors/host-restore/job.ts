@@ -6,6 +6,9 @@ import type { Finish } from '../dram-worker/messages.js'
 import type { HostRestoreRequest } from './messages.js'
 
 const NO_READ = -1
+const NOTHING_PLANNED = planReaderBatches(EMPTY_LIST)
+const NO_INTS = new Int32Array(0)
+const NO_DOUBLES = new Float64Array(0)
 
 /** Reads asked of one reader in one message, and how many of them have not ended. */
 export interface Ask {
@@ -57,7 +60,7 @@ export class RestoreJob {
   /** False once the job has failed or was cancelled: what is with readers and the stream ends, nothing else starts. */
   starting = true
   sources: List = EMPTY_LIST
-  plan: ReaderPlan = planReaderBatches(EMPTY_LIST)
+  plan: ReaderPlan = NOTHING_PLANNED
   cursors: readonly StoreCursor[] = []
   readonly asks = new Set<Ask>()
   /** Reads not asked for yet; 0 once nothing more starts. */
@@ -70,13 +73,13 @@ export class RestoreJob {
   /** Sources whose copy has not ended. */
   sourcesLeft = 0
   /** The read that serves a source, or -1 for one in DRAM. */
-  readOf = new Int32Array(0)
+  readOf: Int32Array = NO_INTS
   /** Where a read lands; meaningful from its request to its last copy. */
-  readOffsetBytes = new Float64Array(0)
+  readOffsetBytes: Float64Array = NO_DOUBLES
   /** Copies of a read that have not ended. */
-  copiesLeft = new Int32Array(0)
+  copiesLeft: Int32Array = NO_INTS
   /** Sources that may be copied, in the order of their landing. */
-  #ready = new Int32Array(0)
+  #ready: Int32Array = NO_INTS
   #readyFirst = 0
   #readyEnd = 0
   /** The first failure, `cancelled`, `draining`, or ok. */
@@ -101,13 +104,8 @@ export class RestoreJob {
   /** The last record has come: decides what is read, in which order, and whom each read serves. */
   lay(): void {
     this.complete = true
-    const length = this.#records.reduce((sum, record) => sum + record.length, 0)
-    const doubles = new Float64Array(length)
-    let offset = 0
-    for (const record of this.#records.splice(0)) {
-      doubles.set(record, offset)
-      offset += record.length
-    }
+    const doubles = joined(this.#records.splice(0))
+    const { length } = doubles
     this.sources = { doubles, offset: 0, length }
     this.plan = planReaderBatches(this.sources)
     this.#index(length / SOURCE.doubles)
@@ -117,10 +115,12 @@ export class RestoreJob {
     const { reads, scatter, scatterFirst, batches } = this.plan
     this.sourcesLeft = count
     this.readsLeft = reads.length
-    this.readOf = new Int32Array(count).fill(NO_READ)
+    // One piece of memory: this is between a request and its first read.
+    const memory = new Int32Array(2 * count + reads.length)
+    this.readOf = memory.subarray(0, count).fill(NO_READ)
+    this.#ready = memory.subarray(count, 2 * count)
+    this.copiesLeft = memory.subarray(2 * count)
     this.readOffsetBytes = new Float64Array(reads.length)
-    this.copiesLeft = new Int32Array(reads.length)
-    this.#ready = new Int32Array(count)
     for (let read = 0; read < reads.length; read++) {
       const end = scatterFirst[read + 1] as number
       for (let at = scatterFirst[read] as number; at < end; at++) this.readOf[scatter[at] as number] = read
@@ -192,4 +192,17 @@ export class RestoreJob {
     if (!this.complete || this.readsInFlight > 0 || this.partsInFlight > 0) return false
     return this.status !== ERROR_CODES.ok || (this.fenceReached && this.sourcesLeft === 0)
   }
+}
+
+/** All records as one; most restores have one record. */
+function joined(records: readonly Float64Array[]): Float64Array {
+  const [first] = records
+  if (first !== undefined && records.length === 1) return first
+  const doubles = new Float64Array(records.reduce((sum, record) => sum + record.length, 0))
+  let offset = 0
+  for (const record of records) {
+    doubles.set(record, offset)
+    offset += record.length
+  }
+  return doubles
 }

@@ -2,7 +2,7 @@ import { ERROR_CODES, errorCodeName, provesLoss } from '../../shared/base/errors
 import { invariant, unreachable } from '../../shared/base/invariant.js'
 import type { Tally } from '../../shared/base/tally.js'
 import { COPY, SOURCE } from '../../shared/layout/descriptors.js'
-import { EMPTY_LIST } from '../../shared/layout/records.js'
+import { EMPTY_LIST, listOf } from '../../shared/layout/records.js'
 import { type SlotResult, terminalStateOf } from '../../shared/layout/slot-states.js'
 import { NONE_FAILED } from '../../shared/layout/wire/slots.js'
 import { FenceWaits } from '../../shared/scheduling/fence-waits.js'
@@ -316,8 +316,7 @@ export class HostRestoreMachine {
       bytes,
       admitUs: job.admitUs,
     })
-    const damaged = Float64Array.from(job.damaged)
-    const list = damaged.length === 0 ? EMPTY_LIST : { doubles: damaged, offset: 0, length: damaged.length }
+    const list = job.damaged.size === 0 ? EMPTY_LIST : listOf([...job.damaged])
     const reply = { kind: 'restore-done', job: id, status, bytes, ssdBytes, firstFailed, latencyUs, list } as const
     out.push({ kind: 'reply', reply })
   }

@@ -74,14 +74,14 @@ export class OutstandingReads {
     let asked = false
     let noMemory = false
     for (const cursor of job.cursors) {
-      const doubles: number[] = []
+      const doubles = new Float64Array(READS_PER_TURN * READ.doubles)
       const ask: Ask = { batch: this.#nextBatch, store: cursor.store, left: 0 }
       noMemory = this.#collect(job, cursor, ask, doubles) || noMemory
       if (ask.left === 0) continue
       asked = true
       this.#nextBatch += 1
       job.asks.add(ask)
-      const list = { doubles: Float64Array.from(doubles), offset: 0, length: doubles.length }
+      const list = { doubles, offset: 0, length: ask.left * READ.doubles }
       send({ kind: 'ask-reader', store: ask.store, request: { kind: 'read-batch', batch: ask.batch, list } })
     }
     if (asked) return 'asked'
@@ -89,7 +89,7 @@ export class OutstandingReads {
   }
 
   /** Adds reads of one cursor to a message; true when the window had no room for the next. */
-  #collect(job: RestoreJob, cursor: StoreCursor, ask: Ask, doubles: number[]): boolean {
+  #collect(job: RestoreJob, cursor: StoreCursor, ask: Ask, doubles: Float64Array): boolean {
     cursor.turnPage()
     const { store } = cursor
     invariant(store < this.#countOfStore.length, 'a source names a store that exists', { store })
@@ -108,16 +108,16 @@ export class OutstandingReads {
     return false
   }
 
-  #note(job: RestoreJob, read: number, ask: Ask, doubles: number[]): void {
+  #note(job: RestoreJob, read: number, ask: Ask, doubles: Float64Array): void {
     const place = this.#places.acquire()
     this.#askAt[place] = ask
     this.#jobAt[place] = job
     this.#readAt[place] = read
     this.#countOfStore[ask.store] = (this.#countOfStore[ask.store] as number) + 1
+    const at = ask.left * READ.doubles
     ask.left += 1
     job.readsLeft -= 1
     job.readsInFlight += 1
-    const at = doubles.length
     doubles[at + READ.index] = this.#places.tagOf(place)
     doubles[at + READ.file] = job.readField(read, SOURCE.file)
     doubles[at + READ.fileOffsetBytes] = job.readField(read, SOURCE.fileOffsetBytes)

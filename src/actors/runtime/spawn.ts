@@ -47,7 +47,6 @@ export class LaneHandle {
   readonly ready: Promise<void>
   private readonly worker: Worker
   private readonly exited: Promise<void>
-  private expected = false
   private end: LaneEnd | null = null
   private thrown: unknown = null
 
@@ -61,7 +60,8 @@ export class LaneHandle {
     })
     this.exited = new Promise((resolve) => {
       this.worker.on('exit', (exitCode) => {
-        const left = this.thrown === null && (this.expected || control.hasLeft())
+        // Asked to leave is not enough: a lane that ends without saying so has not drained.
+        const left = this.thrown === null && (this.end === 'terminated' || control.hasLeft())
         this.end ??= left ? 'left' : 'died'
         resolve()
         if (!left) options.onDeath({ name: seat.name, error: this.thrown, exitCode })
@@ -78,7 +78,6 @@ export class LaneHandle {
    */
   async stop(sendStop: () => void, limitMs: number = STOP_MS_MAX): Promise<LaneEnd> {
     if (this.end !== null) return this.end
-    this.expected = true
     sendStop()
     if (await within(this.exited, limitMs)) return this.end ?? 'left'
     return this.terminate()
@@ -86,7 +85,6 @@ export class LaneHandle {
 
   /** The fallback. Waits for `ready` first; a lane that is parked natively ends within its park limit. */
   async terminate(): Promise<LaneEnd> {
-    this.expected = true
     await this.ready.catch(() => {})
     if (this.end === null) {
       this.end = 'terminated'

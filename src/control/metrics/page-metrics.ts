@@ -1,4 +1,4 @@
-import type { SeriesSpec } from '../../shared/base/tally.js'
+import type { HistogramSpec, SeriesSpec } from '../../shared/base/tally.js'
 import { bucketLimit, type CounterLayout, CounterReader, HISTOGRAM_BUCKETS } from '../../shared/rings/counter-page.js'
 
 /** The counter page of one actor, as main reads it. */
@@ -30,13 +30,13 @@ export function exportedName(spec: SeriesSpec): string {
 }
 
 /** Exported name of a histogram: microseconds become seconds. */
-export function exportedHistogramName(name: string, unit: 'us' | 'bytes'): string {
-  const suffix = unit === 'us' ? '_seconds' : '_bytes'
+export function exportedHistogramName(name: string, unit: HistogramSpec['unit']): string {
+  const suffix = unit === 'us' ? '_seconds' : `_${unit}`
   return `${PREFIX}${name}${name.endsWith(suffix) ? '' : suffix}`
 }
 
 /** Series of a feature that is off are absent, not zero. */
-export type Shown = (name: string) => boolean
+export type Shown = (spec: SeriesSpec | HistogramSpec) => boolean
 
 /** Joins the pages of all actors into families, in order of name. */
 export function familiesOf(pages: readonly Page[], shown: Shown): Family[] {
@@ -53,12 +53,12 @@ export function familiesOf(pages: readonly Page[], shown: Shown): Family[] {
   for (const { buffer, layout } of pages) {
     const reader = new CounterReader(buffer, layout)
     for (const [index, spec] of layout.series.entries()) {
-      if (!shown(spec.name)) continue
+      if (!shown(spec)) continue
       const labels = spec.labels ?? {}
       join(exportedName(spec), spec.text, spec.kind, () => [{ labels, value: reader.series(index) }])
     }
     for (const [index, spec] of layout.histograms.entries()) {
-      if (!shown(spec.name)) continue
+      if (!shown(spec)) continue
       const name = exportedHistogramName(spec.name, spec.unit)
       join(name, spec.text, 'histogram', () => histogramSamples(reader, index, name, spec.unit, spec.labels ?? {}))
     }
@@ -70,7 +70,7 @@ function histogramSamples(
   reader: CounterReader,
   index: number,
   name: string,
-  unit: 'us' | 'bytes',
+  unit: HistogramSpec['unit'],
   labels: Readonly<Record<string, string>>,
 ): Sample[] {
   const scale = unit === 'us' ? 1e-6 : 1

@@ -90,7 +90,14 @@ export class Publication implements Operation, OpenPublication {
         this.#pass()
         continue
       }
-      room = storage.allocate(item.entry) === 'ok'
+      const allocation = storage.allocate(item.entry)
+      if (allocation === 'rejected') {
+        // Not worth what it would displace: nothing of it is kept, and that is no failure.
+        storage.abandon(item.entry)
+        this.#pass()
+        continue
+      }
+      room = allocation === 'ok'
       if (!room) break
       const from = runs.length
       storage.contribute(item.entry, item.offered, runs)

@@ -115,8 +115,10 @@ function claimItems(
       const { entry, outcome } = storage.claim(classId, offers.keys, i)
       if (outcome === 'present') counts.present++
       else if (outcome === 'directory-full') counts.skipped++
-      else if (taken.has(entry)) counts.assembling++
-      else {
+      else if (taken.has(entry)) {
+        counts.assembling++
+        storage.duplicate()
+      } else {
         taken.add(entry)
         counts.accepted++
         items.push({ entry, group, page, claimed: outcome === 'new', offered })

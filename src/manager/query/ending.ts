@@ -1,20 +1,29 @@
 import type { Context } from '../context.js'
+import { drain } from './draining.js'
 import type { Query } from './queries.js'
 
-/** Ends a query: its interests drop, fills that nobody else waits for still land and stay as cache. */
-export function endTicket(context: Context, ticket: number): void {
-  const query = context.queries.get(ticket)
-  if (query === undefined) return
-  for (const entry of query.waiting) context.storage.cancelFill(entry, ticket)
-  for (const entry of query.entries) context.storage.drop(entry)
-  forgetQuery(context, query)
-  query.instance.budget.refund(query.bytes)
+/**
+ * Ends a query without an answer: its interests drop now, its bytes stay charged until what it submitted has drained.
+ * Reads that nobody else waits for still land and stay as cache.
+ */
+export function endQuery(context: Context, query: Query): void {
+  context.queries.delete(query.ticket)
+  query.session.queries.delete(query.requestId)
+  giveUp(context, query)
 }
 
-/** Takes a query out of the tables; what it holds and charges is the caller's now. */
+/** Interests, reads and reservation of a query or preparation that is in no table any more. */
+export function giveUp(context: Context, query: Query): void {
+  drain(context, query.reads, query.reservation)
+  for (const entry of query.selection.entries) context.storage.drop(entry)
+}
+
+/** Takes an answered query out of the tables; what it holds and charges is the caller's now. */
 export function forgetQuery(context: Context, query: Query): void {
   context.queries.delete(query.ticket)
   query.session.queries.delete(query.requestId)
+  query.reservation.retain()
+  drain(context, query.reads, query.reservation, query.selection.bytes)
 }
 
 /** Takes a lease back. The lease table drops every entry; restores that redeemed it hold their own. Idempotent. */
@@ -31,7 +40,5 @@ export function leaseEnded(context: Context, lease: number): void {
   if (record === undefined) return
   context.leaseRecords.delete(lease)
   record.session.leases.delete(lease)
-  for (const instance of context.instances) {
-    if (instance.number === record.instance) instance.budget.refund(record.bytes)
-  }
+  record.reservation.release()
 }

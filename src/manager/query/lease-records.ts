@@ -1,8 +1,13 @@
+import type { Reservation } from '../../shared/scheduling/query-budget.js'
 import type { Session } from '../sessions/session.js'
 
-/** Entries of one group under a lease or in a query: source i of the group is entries[first + i]. */
+/**
+ * Entries of one group under a lease or in a query. Sources count the keys of the group in the query; the sources
+ * `firstSource … firstSource + count - 1` are held, and source s is entries[first + s - firstSource].
+ */
 export interface GroupSpan {
   readonly group: number
+  readonly firstSource: number
   readonly first: number
   readonly count: number
 }
@@ -15,8 +20,8 @@ export interface LeaseRecord {
   readonly session: Session
   readonly spans: readonly GroupSpan[]
   readonly entries: Int32Array
-  /** Charged to the instance's query budget until the lease ends. */
-  readonly bytes: number
+  /** Charged until the lease and every restore that redeemed it have ended. */
+  readonly reservation: Reservation
 }
 
 /** Records of all live leases. */

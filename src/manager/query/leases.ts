@@ -4,13 +4,16 @@ import type { Context } from '../context.js'
 import { boundInstance } from '../register/bound.js'
 import { reply, replyRefusal } from '../sessions/replies.js'
 import type { Session } from '../sessions/session.js'
-import { endLease, endTicket, leaseEnded } from './ending.js'
+import { endLease, endQuery, leaseEnded } from './ending.js'
+import { endPreparation } from './prepare.js'
 
 /** RELEASE: takes an interest back. Idempotent, also for what expired; only another instance's lease is refused. */
 export function release(context: Context, session: Session, request: number, message: MessageOf<'release'>): void {
   if (message.what === 'ticket') {
     const query = context.queries.get(message.id)
-    if (query !== undefined && query.session === session) endTicket(context, message.id)
+    if (query?.session === session) endQuery(context, query)
+    const preparation = context.preparations.find(message.id)
+    if (preparation?.query.session === session) endPreparation(context, preparation)
     return reply(context, session, request, { kind: 'ack' })
   }
   const record = context.leaseRecords.get(message.id)

@@ -1,46 +1,47 @@
+import type { Reservation } from '../../shared/scheduling/query-budget.js'
 import type { Instance } from '../register/instances.js'
 import type { Session } from '../sessions/session.js'
-import type { GroupSpan } from './lease-records.js'
+import type { BlockReads } from './block-reads.js'
+import type { FoundBlocks } from './found-blocks.js'
+import type { RequestCounts } from './request-counts.js'
+import type { Selection } from './selection.js'
 
 /**
- * One open query: pages that were found and are being read into DRAM, or are there and wait to be polled.
+ * One open query, or a preparation that a claim can turn into one: pages that were found and are being read into DRAM,
+ * or are there and wait to be polled.
  *
- * Every entry is held from admission to the end. `pending` counts fills that have not reported; the answer is ready
- * at 0. `usable[i]` turns 0 when the fill of entry i fails: the answer then ends before it.
+ * Every selected entry is held and its bytes are reserved, from admission to the end. The answer is ready when nothing
+ * is waited for. A block that cannot be read, or is not read because a limit stopped the reads, moves the selection to a
+ * smaller boundary.
  */
 export interface Query {
   readonly ticket: number
   readonly session: Session
   readonly instance: Instance
-  readonly requestId: number
-  readonly revision: number
-  readonly spans: readonly GroupSpan[]
-  readonly firstBlocks: readonly number[]
-  readonly entries: Int32Array
-  readonly usable: Uint8Array
-  /** foundInDram[i] is 1 when entry i was in DRAM when the query came. */
-  readonly foundInDram: Uint8Array
-  /** Entries whose fill this query still waits for. */
-  readonly waiting: Set<number>
-  readonly bytes: number
-  readonly endsUs: number
+  requestId: number
+  revision: number
+  readonly allowSsd: boolean
+  readonly found: FoundBlocks
+  selection: Selection
+  readonly reads: BlockReads
+  /** Pages are read before the answer; false: the restore reads them. */
+  reading: boolean
+  /** A block of the selection was lost since it was made. */
+  stale: boolean
+  readonly reservation: Reservation
+  readonly counts: RequestCounts
+  /** From this time on the query reads nothing more and answers a miss; Infinity: never. */
+  readonly readDeadlineUs: number
+  /** Nobody asked until then: its interests are taken back. */
+  endsUs: number
 }
 
-/** Open queries by ticket. Tickets are never reused. */
+/** Open queries by ticket. */
 export class Queries {
   readonly #open = new Map<number, Query>()
-  #next: number
-
-  constructor(firstTicket = 1) {
-    this.#next = firstTicket
-  }
 
   get count(): number {
     return this.#open.size
-  }
-
-  nextTicket(): number {
-    return this.#next++
   }
 
   add(query: Query): void {
@@ -55,7 +56,7 @@ export class Queries {
     this.#open.delete(ticket)
   }
 
-  /** Queries whose time is over, oldest first: tickets are in order of their deadlines. */
+  /** Queries whose time is over, oldest first: they were added in the order of their deadlines. */
   *overdue(nowUs: number): IterableIterator<Query> {
     for (const query of this.#open.values()) {
       if (query.endsUs > nowUs) return

@@ -1,5 +1,5 @@
 import type { InstanceGeometry, RankGeometry } from '../../shared/layout/regions.js'
-import type { ByteBudget } from '../../shared/scheduling/byte-budget.js'
+import type { InstanceBudget } from '../../shared/scheduling/query-budget.js'
 import type { Session } from '../sessions/session.js'
 
 /** One rank that registered, until its session leaves. */
@@ -37,7 +37,7 @@ export interface Instance {
   /** By tp + pp * tpSize. */
   readonly ranks: Map<number, RegisteredRank>
   readonly sessions: Set<Session>
-  readonly budget: ByteBudget
+  readonly budget: InstanceBudget
   phase: 'open' | 'sealed' | 'ended'
   seal: Seal | null
 }

@@ -4,7 +4,6 @@ import { buildRank } from '../../shared/layout/geometry.js'
 import { plainDigest } from '../../shared/layout/namespace.js'
 import type { GroupSpec, RankGeometry, RegionSpec } from '../../shared/layout/regions.js'
 import type { MessageOf } from '../../shared/layout/wire/messages.js'
-import { ByteBudget } from '../../shared/scheduling/byte-budget.js'
 import type { Context } from '../context.js'
 import type { SlotTable } from '../ports.js'
 import { reply, replyRefusal } from '../sessions/replies.js'
@@ -87,7 +86,7 @@ function join(
   }
   const groups = groupsOf(message)
   if (isRefusal(groups)) return groups
-  const allocationBytes = importAll(context, message, fds, acquired)
+  const allocationBytes = mapAll(context, session, message, fds, acquired)
   if (isRefusal(allocationBytes)) return allocationBytes
   const geometry = buildRank(rankSpec(message, groups, allocationBytes))
   if (isRefusal(geometry)) return geometry
@@ -122,7 +121,7 @@ function checkPlace(context: Context, session: Session, message: RegisterRequest
   if (session.phase !== 'greeted' || session.role !== 'worker') {
     return refuse('instance_conflict', 'Cannot register in this session: it has an instance, or spoke as a scheduler')
   }
-  if (message.device.kind !== 'host' || message.allocations.some(({ kind }) => kind !== 'host_fd')) {
+  if (message.device.kind !== 'host' || message.allocations.some(({ kind }) => kind === 'cuda_ipc')) {
     return refuse('device_unsupported', 'Cannot register device memory: this version serves the host device alone', {
       device: message.device.kind,
     })
@@ -180,7 +179,7 @@ function findOrCreate(
       plainDigest: digest,
       ranks: new Map(),
       sessions: new Set(),
-      budget: new ByteBudget(context.options.queryInstanceBudgetBytes, context.queryBudget),
+      budget: context.queryBudget.instance(context.options.queryInstanceBudgetBytes),
       phase: 'open',
       seal: null,
     }
@@ -199,23 +198,22 @@ function findOrCreate(
   return found
 }
 
-/** Maps every allocation; `allocationBytes` are what is really there, whatever the message claims. */
-function importAll(
+/** Maps every allocation; the bytes are what is really there, whatever the message claims. */
+function mapAll(
   context: Context,
+  session: Session,
   message: RegisterRequest,
   fds: readonly number[],
   acquired: Acquired,
 ): number[] | Refusal {
   const bytes: number[] = []
+  let fdsUsed = 0
   for (const [i, allocation] of message.allocations.entries()) {
-    const memory = context.ports.importMemory(fds[i] as number)
-    if (memory === null) {
-      return refuse(
-        'memory_not_sealed',
-        `Cannot map allocation ${i}: it must be a memfd sealed against shrinking and growing (F_SEAL_SHRINK, F_SEAL_GROW)`,
-        { allocation: i },
-      )
-    }
+    const memory =
+      allocation.kind === 'local_mapping'
+        ? borrow(context, session, i, allocation.mapping)
+        : importOne(context, i, fds[fdsUsed++] as number)
+    if (isRefusal(memory)) return memory
     acquired.mappings.push(memory.mapping)
     if (memory.bytes < allocation.bytes) {
       return refuse(
@@ -229,10 +227,45 @@ function importAll(
   return bytes
 }
 
+interface Mapped {
+  readonly mapping: number
+  readonly bytes: number
+}
+
+function importOne(context: Context, allocation: number, fd: number): Mapped | Refusal {
+  return (
+    context.ports.importMemory(fd) ??
+    refuse(
+      'memory_not_sealed',
+      `Cannot map allocation ${allocation}: it must be a memfd sealed against shrinking and growing (F_SEAL_SHRINK, F_SEAL_GROW)`,
+      { allocation },
+    )
+  )
+}
+
+/** Memory that this process has mapped, for engines in this process: the kernel says which process a peer is. */
+function borrow(context: Context, session: Session, allocation: number, mapping: number): Mapped | Refusal {
+  const { ownPid } = context.options
+  if (session.pid !== ownPid || ownPid === 0) {
+    return refuse(
+      'memory_not_local',
+      `Cannot map allocation ${allocation}: process ${session.pid} names memory of the Manager's process; pass a descriptor`,
+      { allocation, pid: session.pid },
+    )
+  }
+  return (
+    context.ports.borrowMapping(mapping) ??
+    refuse('memory_not_local', `Cannot map allocation ${allocation}: no memory here has number ${mapping}`, {
+      allocation,
+      mapping,
+    })
+  )
+}
+
 /** Groups by id: ids are 0 … n - 1, each once, in any order. */
 function groupsOf({ groups }: RegisterRequest): GroupSpec[] | Refusal {
   const specs: GroupSpec[] = []
-  for (const { id, kind, blockTokens } of groups) {
+  for (const { id, kind, blockTokens, window } of groups) {
     if (id >= groups.length || specs[id] !== undefined) {
       return refuse(
         'geometry_invalid',
@@ -240,7 +273,7 @@ function groupsOf({ groups }: RegisterRequest): GroupSpec[] | Refusal {
         { group: id, groups: groups.length },
       )
     }
-    specs[id] = { kind, blockTokens }
+    specs[id] = { kind, blockTokens, windowTokens: window }
   }
   return specs
 }

@@ -3,6 +3,7 @@ import { invariant } from '../../shared/base/invariant.js'
 import { COPY, NO_OFFSET, SOURCE } from '../../shared/layout/descriptors.js'
 import { type List, listAt } from '../../shared/layout/records.js'
 import { SLOT_STATE } from '../../shared/layout/slot-states.js'
+import type { Reservation } from '../../shared/scheduling/query-budget.js'
 import type { Context, DramJobReply, RestoreJobReply } from '../context.js'
 import type { JobOwner } from '../lanes/lane-jobs.js'
 import { sendInRecords } from '../lanes/records.js'
@@ -26,11 +27,12 @@ export class RestoreOperation implements Operation, JobOwner<DramJobReply | Rest
   readonly #fence: number
   readonly #plan: RestorePlan
   readonly #entries: Int32Array
+  readonly #reservation: Reservation
   readonly #admitUs: number
   #job: number | null = null
   #cancelled = false
 
-  /** `entries`: what the redemption returned; each is held for this operation, which drops it at its end. */
+  /** `entries`: what the redemption returned; each is held for this operation, which drops it at its end, as it releases `reservation`. */
   constructor(
     context: Context,
     session: Session,
@@ -38,6 +40,7 @@ export class RestoreOperation implements Operation, JobOwner<DramJobReply | Rest
     request: { readonly slot: number; readonly generation: number; readonly fence: number },
     plan: RestorePlan,
     entries: Int32Array,
+    reservation: Reservation,
   ) {
     this.#context = context
     this.session = session
@@ -47,6 +50,7 @@ export class RestoreOperation implements Operation, JobOwner<DramJobReply | Rest
     this.#fence = request.fence
     this.#plan = plan
     this.#entries = entries
+    this.#reservation = reservation
     this.#admitUs = context.nowUs
   }
 
@@ -99,6 +103,7 @@ export class RestoreOperation implements Operation, JobOwner<DramJobReply | Rest
     invariant(reply.kind === 'restore-done', 'a restore ends with restore-done', { kind: reply.kind })
     this.#demand(-1)
     if ('list' in reply) this.#hideDamaged(reply.list)
+    if (reply.status === ERROR_CODES.ok) for (const entry of this.#entries) this.#context.storage.restored(entry)
     this.#context.tally.restoreEnded(reply.status, reply.latencyUs)
     this.#end()
   }
@@ -126,6 +131,7 @@ export class RestoreOperation implements Operation, JobOwner<DramJobReply | Rest
 
   #end(): void {
     for (const entry of this.#entries) this.#context.storage.drop(entry)
+    this.#reservation.release()
     releaseSlot(this.#context, this)
   }
 }

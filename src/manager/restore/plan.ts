@@ -1,7 +1,7 @@
 import { type Refusal, refuse } from '../../shared/base/refusal.js'
 import { NO_OFFSET } from '../../shared/layout/descriptors.js'
 import type { MessageOf } from '../../shared/layout/wire/messages.js'
-import type { LeaseRecord } from '../query/lease-records.js'
+import type { GroupSpan, LeaseRecord } from '../query/lease-records.js'
 import type { Seal } from '../register/instances.js'
 import type { PageStorage } from '../storage/page-storage.js'
 
@@ -41,12 +41,8 @@ export function resolvePairs(
     for (let i = 0; i < pairs.length; i += 2) {
       const source = pairs[i] as number
       const page = pairs[i + 1] as number
-      if (source >= span.count) {
-        return refuse('source_out_of_range', `Cannot restore source ${source}: the lease holds ${span.count}`, {
-          source,
-          held: span.count,
-        })
-      }
+      const held = source - span.firstSource
+      if (held < 0 || held >= span.count) return sourceNotHeld(span, source)
       if (page >= pageCount) {
         return refuse('page_out_of_range', `Cannot restore into page ${page}: group ${group} has ${pageCount}`, {
           page,
@@ -57,10 +53,20 @@ export function resolvePairs(
         return refuse('page_duplicate', `Cannot restore twice into page ${page} of group ${group}`, { page, group })
       }
       pages.add(page)
-      resolved.push({ group, entry: record.entries[span.first + source] as number, page })
+      resolved.push({ group, entry: record.entries[span.first + held] as number, page })
     }
   }
   return resolved
+}
+
+function sourceNotHeld({ group, firstSource, count }: GroupSpan, source: number): Refusal {
+  const what = count === 0 ? 'none' : `${firstSource} to ${firstSource + count - 1}`
+  return refuse('source_out_of_range', `Cannot restore source ${source} of group ${group}: the lease holds ${what}`, {
+    group,
+    source,
+    firstSource,
+    held: count,
+  })
 }
 
 /** The descriptors of one restore, and which lane they are for. */

@@ -51,8 +51,11 @@ function admit(context: Context, session: Session, message: MessageOf<'restore'>
   invariant(plan !== null, 'a leased entry keeps its bytes', { lease: message.lease })
   const redeemed = context.leases.redeem(message.lease, instance.number, hold.rank, context.nowUs)
   invariant('entries' in redeemed, 'a lease that passed its check is redeemed', { lease: message.lease })
+  const { reservation } = record
+  reservation.enter('restoring')
+  reservation.retain()
   if (!context.leases.has(message.lease)) leaseEnded(context, message.lease)
-  const operation = new RestoreOperation(context, session, hold, message, plan, redeemed.entries)
+  const operation = new RestoreOperation(context, session, hold, message, plan, redeemed.entries, reservation)
   occupySlot(context, operation)
   operation.request()
   return null

@@ -13,11 +13,15 @@ export function ownership(context: Context): Record<string, number> {
     instances: context.instances.count,
     leases: context.leases.live,
     queriesOpen: context.queries.count,
+    preparationsOpen: context.preparations.count,
+    warmingsOpen: context.warmings.count,
+    fillWaiters: context.fillWaiters.count,
     operationsOpen: operations,
     publicationsOpen: context.publications.count,
     publicationsWaiting: context.publications.waiting,
     jobsOpen: context.dramJobs.open + context.dramJobs.waiting + context.restoreJobs.open + context.restoreJobs.waiting,
-    queryReservedBytes: context.queryBudget.chargedBytes,
+    queryReservedBytes: context.queryBudget.total.chargedBytes,
+    querySpeculativeReservedBytes: context.queryBudget.speculative.chargedBytes,
     syncsOpen: context.syncs.count,
   }
 }

@@ -1,5 +1,6 @@
 import type { Context } from '../context.js'
-import { endLease, endTicket } from '../query/ending.js'
+import { endLease, endQuery } from '../query/ending.js'
+import { endSpeculation } from '../query/speculation.js'
 import { releaseRank } from '../register/release.js'
 import { reply } from './replies.js'
 import type { Session } from './session.js'
@@ -15,7 +16,11 @@ export function leave(context: Context, session: Session): void {
   if (session.phase !== 'leaving') {
     session.phase = 'leaving'
     context.syncs.forget(session)
-    for (const ticket of [...session.queries.values()]) endTicket(context, ticket)
+    for (const ticket of [...session.queries.values()]) {
+      const query = context.queries.get(ticket)
+      if (query !== undefined) endQuery(context, query)
+    }
+    endSpeculation(context, session)
     for (const lease of [...session.leases]) endLease(context, lease)
     for (const operation of [...session.operations]) operation.cancel()
   }

@@ -53,6 +53,10 @@ export interface Session {
   readonly operations: Set<Operation>
   /** Open queries by the client's request id. */
   readonly queries: Map<number, number>
+  /** Open preparations by the client's request id. */
+  readonly preparations: Map<number, number>
+  /** Tickets of hints that are being read. */
+  readonly warmings: Set<number>
   /** Leases granted through this session and not yet ended. */
   readonly leases: Set<number>
   /** Request number of the UNREGISTER that waits for the drain, or null. */
@@ -73,6 +77,8 @@ export function newSession(number: number, connection: number, pid: number): Ses
     slots: [],
     operations: new Set(),
     queries: new Map(),
+    preparations: new Map(),
+    warmings: new Set(),
     leases: new Set(),
     unregister: null,
   }

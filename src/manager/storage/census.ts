@@ -1,6 +1,7 @@
 import { CLIENT_READS_MAX } from '../../actors/host-reader/messages.js'
 import { WRITES_OUTSTANDING_MAX } from '../../actors/writeback/messages.js'
 import { ENTRY_STATE, NONE } from '../../shared/directory/directory.js'
+import { RESIDENT_CLASS } from '../../shared/directory/resident-table.js'
 import type { Storage } from './storage.js'
 
 /**
@@ -32,6 +33,10 @@ class Census {
   #residentBlocks = 0
   #evictableBytes = 0
   #replicas = 0
+  #guessedBytes = 0
+  #protectedBytes = 0
+  #writing = 0
+  readonly #classes: [number, number, number] = [0, 0, 0]
 
   constructor(storage: Storage) {
     this.#storage = storage
@@ -61,6 +66,7 @@ class Census {
       if (assembling) this.#assembling++
       if (state === ENTRY_STATE.invalid) this.#check(interests > 0, `entry ${entry}: hidden, unneeded and not freed`)
       if (state === ENTRY_STATE.published) this.#visible(entry, resident)
+      if (this.#storage.entries.writing(entry)) this.#writing++
       if (slot !== NONE) {
         this.#check(residents.entry(slot) === entry, `entry ${entry}: its resident slot names another`)
         this.#memoryOf(entry)
@@ -110,9 +116,11 @@ class Census {
     this.#same('resident bytes', entries.residentBytes, this.#residentBytes)
     this.#same('resident blocks', entries.residentBlocks, this.#residentBlocks)
     this.#same('evictable bytes', entries.evictableBytes, this.#evictableBytes)
+    this.#cache()
     const outstanding = [...fills.inFlight()].reduce((sum, fill) => sum + fill.outstanding, 0)
     this.#same('outstanding reads', fills.outstanding, outstanding)
     this.#same('pending writes', writes.pending, writes.queued + writes.reserved)
+    this.#same('blocks marked as being written', this.#writing, writes.pending)
     for (const { store } of fills.inFlight()) {
       this.#check(fills.outstandingOn(store) <= CLIENT_READS_MAX, `store ${store}: more reads than credits`)
     }
@@ -133,9 +141,25 @@ class Census {
       this.#allocations.push({ offsetBytes: this.#storage.entries.offsetBytes(entry, granule), bytes, entry })
     })
     this.#replicas++
+    const { directory, residents } = this.#storage.entries
     if (!this.#storage.entries.resident(entry)) return
     this.#residentBytes += dramBytes
     this.#residentBlocks++
+    const of = residents.classOf(directory.dramSlot(entry))
+    this.#classes[of]++
+    if (of === RESIDENT_CLASS.retained) this.#protectedBytes += dramBytes
+    if (this.#storage.entries.guessed(entry)) this.#guessedBytes += geometry.extentBytes
+  }
+
+  /** Classes of what is resident, the limit of the protected segment, and the outcome of guesses. */
+  #cache(): void {
+    const { order, guesses } = this.#storage.cache
+    for (const of of Object.values(RESIDENT_CLASS)) {
+      this.#same(`blocks of class ${of}`, order.blocks(of), this.#classes[of])
+    }
+    this.#same('protected bytes', order.protectedBytes, this.#protectedBytes)
+    this.#check(order.protectedBytes <= order.protectedBytesMax, 'the protected segment is over its limit')
+    this.#same('pending bytes of guesses', guesses.pendingBytes, this.#guessedBytes)
   }
 
   #extentOf(entry: number, interests: number): void {

@@ -1,4 +1,4 @@
-import type { HistogramSpec, SeriesSpec } from '../../shared/base/tally.js'
+import type { Feature, HistogramSpec, SeriesSpec } from '../../shared/base/tally.js'
 
 /**
  * Positions of storage's counters and gauges in the manager's part of the counter page, in the order of
@@ -12,7 +12,7 @@ export const STORAGE_COUNT = {
   inflightBytes: 4,
   inflightGcCleaned: 5,
   residentBytes: 6,
-  residentBlocks: 7,
+  residentReclaimable: 7,
   blockHits: 8,
   blockMisses: 9,
   requestsRam: 10,
@@ -52,6 +52,26 @@ export const STORAGE_COUNT = {
   fillsJoined: 44,
   readQueuePending: 45,
   strayReplies: 46,
+  poolUsedBytesPeak: 47,
+  residentProbationary: 48,
+  residentRetained: 49,
+  protectedBytes: 50,
+  promotions: 51,
+  demotions: 52,
+  admissionRejections: 53,
+  evictedReclaimable: 54,
+  evictedProbationary: 55,
+  evictedRetained: 56,
+  skipCold: 57,
+  skipResident: 58,
+  skipPending: 59,
+  skipDuplicate: 60,
+  warmPreparedBytes: 61,
+  warmRestoredBytes: 62,
+  warmUnusedBytes: 63,
+  warmPendingBytes: 64,
+  warmWaitRestored: 65,
+  warmWaitUnused: 66,
 } as const
 
 const gauge = (name: string, text: string): SeriesSpec => ({ name, kind: 'gauge', text })
@@ -62,6 +82,20 @@ const tier = (name: string): SeriesSpec =>
 const dropped = (reason: string): SeriesSpec =>
   counter('ssd_write_drops', 'Sealed blocks that did not reach the SSD, by reason', { reason })
 
+const resident = (of: string, feature?: Feature): SeriesSpec => ({
+  ...gauge('cache_resident_blocks', 'Published blocks in DRAM, in the order in which classes are evicted'),
+  labels: { class: of },
+  ...(feature === undefined ? {} : { feature }),
+})
+const evicted = (of: string, feature?: Feature): SeriesSpec => ({
+  ...counter('cache_block_evictions_by_class', 'DRAM replicas dropped, by class', { class: of }),
+  ...(feature === undefined ? {} : { feature }),
+})
+const skipped = (reason: string): SeriesSpec =>
+  counter('ssd_write_admission_skips', 'Saves of blocks that were not offered to the SSD, by reason', { reason })
+const waited = (outcome: string): SeriesSpec =>
+  counter('warmup_wait_byte_seconds', 'Bytes read on a guess times the seconds until their outcome', { outcome })
+
 export const STORAGE_SERIES: readonly SeriesSpec[] = [
   gauge('pool_used_bytes', 'Bytes of the pinned pool in use'),
   gauge('pool_capacity_bytes', 'Bytes of the pinned pool'),
@@ -70,7 +104,7 @@ export const STORAGE_SERIES: readonly SeriesSpec[] = [
   gauge('inflight_bytes', 'Pool bytes of blocks that are being assembled'),
   counter('inflight_gc_cleaned', 'Unfinished blocks given up for their age'),
   gauge('cache_resident_bytes', 'Pool bytes of published blocks in DRAM'),
-  gauge('cache_resident_blocks', 'Published blocks in DRAM'),
+  resident('reclaimable'),
   counter('cache_block_hits', 'Blocks of answered queries that some tier has'),
   counter('cache_block_misses', 'Blocks of answered queries that no tier has'),
   tier('ram'),
@@ -107,9 +141,35 @@ export const STORAGE_SERIES: readonly SeriesSpec[] = [
   counter('ssd_fills_cancelled', 'Reads of whole blocks that nobody waited for and that ended unread'),
   gauge('ssd_fills_inflight', 'Reads of whole blocks that have not ended'),
   counter('ssd_fill_bytes', 'Bytes of blocks read into DRAM and verified'),
-  counter('ssd_fill_joins', 'Waiters that joined the read of another'),
+  counter('query_coalesced_reads', 'Waiters that joined the read of another'),
   gauge('ssd_read_credit_waits', 'Granules that wait for a place among the outstanding reads'),
   counter('storage_stray_replies', 'Replies of lanes that matched nothing outstanding'),
+  gauge('pool_used_bytes_peak', 'The most bytes of the pinned pool in use at once since start'),
+  resident('probationary'),
+  resident('retained', 'protection'),
+  { ...gauge('cache_protected_bytes', 'Pool bytes of the protected segment'), feature: 'protection' },
+  {
+    ...counter('cache_policy_promotions', 'Blocks that a use moved into the protected segment'),
+    feature: 'protection',
+  },
+  { ...counter('cache_policy_demotions', 'Blocks that made room in the protected segment'), feature: 'protection' },
+  {
+    ...counter('cache_block_admission_rejections', 'Blocks not taken into DRAM because they are asked for too rarely'),
+    feature: 'lfu',
+  },
+  evicted('reclaimable'),
+  evicted('probationary'),
+  evicted('retained', 'protection'),
+  skipped('cold'),
+  skipped('resident'),
+  skipped('pending'),
+  skipped('duplicate'),
+  counter('warmup_prepared_bytes', 'Bytes of blocks read on a guess'),
+  counter('warmup_restored_bytes', 'Bytes of such blocks that were then put into engine pages'),
+  counter('warmup_unused_bytes', 'Bytes of such blocks that left DRAM without a use'),
+  gauge('warmup_pending_bytes', 'Bytes of such blocks that are in DRAM without a use yet'),
+  waited('restored'),
+  waited('unused'),
 ]
 
 /** Positions of storage's histograms, in the order of STORAGE_HISTOGRAMS. */
@@ -118,6 +178,8 @@ export const STORAGE_HISTOGRAM = {
   residenceCleanupUs: 1,
   fillUs: 2,
   writeUs: 3,
+  fillThroughput: 4,
+  writeThroughput: 5,
 } as const
 
 const residence = (reason: string): HistogramSpec => ({
@@ -132,6 +194,8 @@ export const STORAGE_HISTOGRAMS: readonly HistogramSpec[] = [
   residence('cleanup'),
   { name: 'ssd_fill_duration', unit: 'us', text: 'From the request to the end of reading one block into DRAM' },
   { name: 'ssd_write_block_duration', unit: 'us', text: 'From the seal to the end of the write of one block' },
+  { name: 'ssd_prefetch_throughput', unit: 'bytes_per_second', text: 'Speed of reading one block into DRAM' },
+  { name: 'ssd_write_throughput', unit: 'bytes_per_second', text: 'Speed of writing one block' },
 ]
 
 /** Why a sealed block did not reach the SSD. */
@@ -154,3 +218,25 @@ export const WRITE_DROP_COUNT: Readonly<Record<WriteDrop, number>> = {
   draining: STORAGE_COUNT.dropDraining,
   invalidated: STORAGE_COUNT.dropInvalidated,
 }
+
+/** Why a save was not offered to the SSD. */
+export type WriteSkip = 'cold' | 'resident' | 'pending' | 'duplicate'
+
+export const WRITE_SKIP_COUNT: Readonly<Record<WriteSkip, number>> = {
+  cold: STORAGE_COUNT.skipCold,
+  resident: STORAGE_COUNT.skipResident,
+  pending: STORAGE_COUNT.skipPending,
+  duplicate: STORAGE_COUNT.skipDuplicate,
+}
+
+/** By RESIDENT_CLASS. */
+export const RESIDENT_CLASS_COUNT = [
+  STORAGE_COUNT.residentReclaimable,
+  STORAGE_COUNT.residentProbationary,
+  STORAGE_COUNT.residentRetained,
+] as const
+export const EVICTION_CLASS_COUNT = [
+  STORAGE_COUNT.evictedReclaimable,
+  STORAGE_COUNT.evictedProbationary,
+  STORAGE_COUNT.evictedRetained,
+] as const

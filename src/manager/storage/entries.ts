@@ -16,6 +16,10 @@ export interface EntryTables {
 
 /** Flag of a row: its DRAM replica holds every byte (without it, memory that is being filled). */
 const RESIDENT = 1
+/** Its DRAM replica was read on a guess and nobody has used it yet. */
+const GUESSED = 2
+/** Its write to SSD is queued or on its way. */
+const WRITING = 4
 
 /**
  * The life of an entry, and the only place where replicas are dropped and rows freed.
@@ -33,6 +37,8 @@ export class Entries {
   readonly extents: ExtentStore
   readonly memory: PoolMemory
   readonly #classes: ClassTable
+  /** Told of every DRAM replica just before it leaves. */
+  onLeave: (entry: number, slot: number) => void = () => {}
   #interests = 0
   #residentBytes = 0
   #residentBlocks = 0
@@ -79,6 +85,22 @@ export class Entries {
 
   resident(entry: number): boolean {
     return (this.directory.flags(entry) & RESIDENT) !== 0
+  }
+
+  guessed(entry: number): boolean {
+    return (this.directory.flags(entry) & GUESSED) !== 0
+  }
+
+  setGuessed(entry: number, on: boolean): void {
+    this.#setFlag(entry, GUESSED, on)
+  }
+
+  writing(entry: number): boolean {
+    return (this.directory.flags(entry) & WRITING) !== 0
+  }
+
+  setWriting(entry: number, on: boolean): void {
+    this.#setFlag(entry, WRITING, on)
   }
 
   onSsd(entry: number): boolean {
@@ -213,19 +235,24 @@ export class Entries {
   #becomeResident(entry: number): void {
     const slot = this.directory.dramSlot(entry)
     invariant(slot >= 0 && !this.resident(entry), 'memory becomes resident once', { entry })
-    this.directory.setFlags(entry, this.directory.flags(entry) | RESIDENT)
-    this.residents.touch(slot)
+    this.#setFlag(entry, RESIDENT, true)
     this.#residentBytes += this.shape(entry).dramBytes
     this.#residentBlocks++
   }
 
   #leaveDram(entry: number): void {
     if (this.resident(entry)) {
-      this.directory.setFlags(entry, this.directory.flags(entry) & ~RESIDENT)
+      this.onLeave(entry, this.directory.dramSlot(entry))
+      this.#setFlag(entry, RESIDENT, false)
       this.#residentBytes -= this.shape(entry).dramBytes
       this.#residentBlocks--
     }
     this.#freeMemory(entry)
+  }
+
+  #setFlag(entry: number, flag: number, on: boolean): void {
+    const flags = this.directory.flags(entry)
+    this.directory.setFlags(entry, on ? flags | flag : flags & ~flag)
   }
 
   #freeMemory(entry: number): void {

@@ -1,5 +1,5 @@
 import type { ErrorCode } from '../../shared/base/errors.js'
-import type { ShardPlace } from './ports.js'
+import type { FillPurpose, ShardPlace } from './ports.js'
 import type { ReadJob } from './read-credits.js'
 
 /** A granule whose read is outstanding, and one whose read has ended. */
@@ -12,6 +12,12 @@ export class Fill implements ReadJob {
   readonly place: ShardPlace
   readonly startedUs: number
   readonly waiters: number[] = []
+  /** Waiters that left last and are told when the device has let go. */
+  readonly drainers: number[] = []
+  /** It began as a guess. */
+  readonly guess: boolean
+  /** A request waits for it, or did. */
+  demanded: boolean
   /** 0, SENT or ENDED for each granule; they are sent in order. */
   readonly granules: Uint8Array
   readonly #emit: (fill: Fill, first: number, count: number) => void
@@ -27,6 +33,7 @@ export class Fill implements ReadJob {
     place: ShardPlace,
     granules: number,
     nowUs: number,
+    purpose: FillPurpose,
     emit: (fill: Fill, first: number, count: number) => void,
   ) {
     this.entry = entry
@@ -34,6 +41,8 @@ export class Fill implements ReadJob {
     this.granules = new Uint8Array(granules)
     this.unsent = granules
     this.startedUs = nowUs
+    this.guess = purpose === 'speculation'
+    this.demanded = !this.guess
     this.#emit = emit
   }
 

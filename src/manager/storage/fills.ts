@@ -8,7 +8,7 @@ import type { DramCache } from '../cache/dram-cache.js'
 import { STORAGE_COUNT, STORAGE_HISTOGRAM } from './counters.js'
 import type { Entries } from './entries.js'
 import { ENDED, Fill, SENT } from './fill.js'
-import type { FillOutcome, ShardPlace, StoragePorts } from './ports.js'
+import type { CancelOutcome, FillOutcome, FillPurpose, ShardPlace, StoragePorts } from './ports.js'
 import { ReadCredits } from './read-credits.js'
 
 type ReadDone = Extract<HostReaderReply, { kind: 'read-done' }>
@@ -88,20 +88,21 @@ export class Fills {
     return this.#stores[store]?.outstanding ?? 0
   }
 
-  start(entry: number, waiter: number, nowUs: number): FillOutcome {
+  start(entry: number, waiter: number, purpose: FillPurpose, nowUs: number): FillOutcome {
     if (this.#entries.resident(entry)) return 'resident'
     const running = this.#byEntry.get(entry)
-    if (running !== undefined) return this.#join(running, waiter)
+    if (running !== undefined) return this.#join(running, waiter, purpose)
     if (!this.#entries.published(entry) || !this.#entries.onSsd(entry)) return 'gone'
     if (this.#draining) return 'draining'
     this.#entries.hold(entry)
-    if (!this.#cache.allocate(entry, nowUs)) {
+    // A request must have it; a guess is weighed against what it would displace.
+    if (this.#cache.allocate(entry, purpose === 'speculation') !== 'ok') {
       this.#entries.drop(entry)
       return 'no-memory'
     }
     const place = this.#shards[this.#entries.directory.shard(entry)] as ShardPlace
     const granules = this.#entries.shape(entry).geometry.granules.length
-    const fill = new Fill(entry, place, granules, nowUs, (of, first, count) => this.#send(of, first, count))
+    const fill = new Fill(entry, place, granules, nowUs, purpose, (of, first, count) => this.#send(of, first, count))
     fill.waiters.push(waiter)
     this.#byEntry.set(entry, fill)
     this.#tally.add(STORAGE_COUNT.fillsStarted, 1)
@@ -110,14 +111,23 @@ export class Fills {
     return 'started'
   }
 
-  /** The waiter leaves. The last one to leave stops what was not sent. */
-  cancel(entry: number, waiter: number, nowUs: number): boolean {
+  /** A request needs the block that is on its way. */
+  demanded(entry: number): void {
+    const fill = this.#byEntry.get(entry)
+    if (fill !== undefined) fill.demanded = true
+  }
+
+  /** The waiter leaves. The last one to leave stops what was not sent, and hears when the rest has ended. */
+  cancel(entry: number, waiter: number, nowUs: number): CancelOutcome {
     const fill = this.#byEntry.get(entry)
     const at = fill?.waiters.indexOf(waiter) ?? -1
-    if (fill === undefined || at < 0) return false
+    if (fill === undefined || at < 0) return 'absent'
     fill.waiters.splice(at, 1)
-    if (fill.waiters.length === 0) this.#stop(fill, nowUs)
-    return true
+    if (fill.waiters.length > 0) return 'left'
+    const draining = fill.outstanding > 0
+    if (draining) fill.drainers.push(waiter)
+    this.#stop(fill, nowUs)
+    return draining ? 'draining' : 'left'
   }
 
   /** One granule ended. A reply that matches nothing outstanding is counted and changes nothing. */
@@ -152,8 +162,9 @@ export class Fills {
     }
   }
 
-  #join(fill: Fill, waiter: number): FillOutcome {
+  #join(fill: Fill, waiter: number, purpose: FillPurpose): FillOutcome {
     fill.waiters.push(waiter)
+    if (purpose === 'demand') fill.demanded = true
     this.#tally.add(STORAGE_COUNT.fillsJoined, 1)
     // Everyone had left and its unsent reads were withdrawn: it is wanted again.
     if (fill.unsent > 0 && !fill.queued && fill.status === 'ok') this.#enqueue(fill)
@@ -208,23 +219,27 @@ export class Fills {
 
   #endIfSettled(fill: Fill, nowUs: number): void {
     if (fill.outstanding > 0 || fill.queued) return
-    const { entry, waiters, place } = fill
+    const { entry, waiters, drainers, place } = fill
     this.#byEntry.delete(entry)
     this.#demand(place.store, -1)
     this.#tally.observe(STORAGE_HISTOGRAM.fillUs, nowUs - fill.startedUs)
     const status = fill.status === 'ok' && fill.unsent > 0 ? 'cancelled' : fill.status
-    if (status === 'ok') this.#arrive(entry, nowUs)
+    if (status === 'ok') this.#arrive(fill, nowUs)
     else this.#fail(entry, status)
     // Waiters hear of it while the fill still holds the entry, so that they can take interests of their own.
-    for (const waiter of waiters) this.#ports.filled(waiter, entry, status)
+    for (const waiter of [...waiters, ...drainers]) this.#ports.filled(waiter, entry, status)
     this.#entries.drop(entry)
   }
 
-  #arrive(entry: number, nowUs: number): void {
+  #arrive({ entry, guess, demanded, startedUs }: Fill, nowUs: number): void {
     this.#entries.filled(entry)
-    this.#cache.arrived(entry, nowUs)
+    this.#cache.arrived(entry, { guess, demanded })
+    const { extentBytes } = this.#entries.shape(entry).geometry
     this.#tally.add(STORAGE_COUNT.fillsDone, 1)
-    this.#tally.add(STORAGE_COUNT.fillBytes, this.#entries.shape(entry).geometry.extentBytes)
+    this.#tally.add(STORAGE_COUNT.fillBytes, extentBytes)
+    if (nowUs > startedUs) {
+      this.#tally.observe(STORAGE_HISTOGRAM.fillThroughput, (extentBytes * 1e6) / (nowUs - startedUs))
+    }
   }
 
   #fail(entry: number, status: ErrorCode): void {

@@ -1,6 +1,8 @@
 import type { Tally } from '../../shared/base/tally.js'
+import { RESIDENT_CLASS } from '../../shared/directory/resident-table.js'
+import type { DramCache } from '../cache/dram-cache.js'
 import type { Assemblies } from './assemblies.js'
-import { STORAGE_COUNT as COUNT } from './counters.js'
+import { STORAGE_COUNT as COUNT, RESIDENT_CLASS_COUNT } from './counters.js'
 import type { Entries } from './entries.js'
 import type { Fills } from './fills.js'
 import type { StorageGauges } from './ports.js'
@@ -12,6 +14,7 @@ interface Nouns {
   readonly assemblies: Assemblies
   readonly fills: Fills
   readonly writes: Writes
+  readonly cache: DramCache
 }
 
 /** What must be zero at rest. */
@@ -34,7 +37,7 @@ export function gaugesOf({ entries, assemblies, fills, writes }: Nouns): Storage
 }
 
 /** Sets every gauge of the counter page to what is so now. */
-export function showGauges({ entries, assemblies, fills, writes }: Nouns, tally: Tally): void {
+export function showGauges({ entries, assemblies, fills, writes, cache }: Nouns, tally: Tally): void {
   const { directory, extents } = entries
   const { pool } = entries.memory
   tally.set(COUNT.poolUsedBytes, pool.usedBytes)
@@ -42,13 +45,16 @@ export function showGauges({ entries, assemblies, fills, writes }: Nouns, tally:
   tally.set(COUNT.poolLargestFreeBytes, pool.largestFreeBytes)
   tally.set(COUNT.inflightBytes, assemblies.bytes)
   tally.set(COUNT.residentBytes, entries.residentBytes)
-  tally.set(COUNT.residentBlocks, entries.residentBlocks)
   tally.set(COUNT.directoryEntries, directory.live)
   tally.set(COUNT.ssdUsedBytes, extents.usedBytes)
   tally.set(COUNT.ssdPinnedBytes, extents.pinnedBytes)
   tally.set(COUNT.writeQueuePending, writes.queued)
   tally.set(COUNT.writeQueueBytes, writes.queuedBytes)
   tally.set(COUNT.writesReserved, writes.reserved)
+  tally.set(COUNT.poolUsedBytesPeak, pool.peakBytes)
+  tally.set(COUNT.protectedBytes, cache.order.protectedBytes)
+  for (const of of Object.values(RESIDENT_CLASS)) tally.set(RESIDENT_CLASS_COUNT[of], cache.order.blocks(of))
+  tally.set(COUNT.warmPendingBytes, cache.guesses.pendingBytes)
   tally.set(COUNT.fillsInflight, fills.count)
   tally.set(COUNT.readQueuePending, fills.queued)
 }

@@ -1,7 +1,17 @@
 import type { HostReaderReply } from '../../actors/host-reader/messages.js'
 import type { WritebackReply } from '../../actors/writeback/messages.js'
 import type { GroupGeometry } from '../../shared/layout/regions.js'
-import type { Claim, DropReport, FillOutcome, GranuleRun, SourcePlace, StorageGauges } from './ports.js'
+import type {
+  Allocation,
+  CancelOutcome,
+  Claim,
+  DropReport,
+  FillOutcome,
+  FillPurpose,
+  GranuleRun,
+  SourcePlace,
+  StorageGauges,
+} from './ports.js'
 
 /**
  * The verbs' view of storage: the one owner of directory, extents, pool offsets, DRAM cache and SSD writes. An entry
@@ -31,23 +41,35 @@ export interface PageStorage {
   prefix(classId: number, keys: Uint8Array, count: number, entries: Int32Array): number
   /** Every key: its published entry or -1. Returns how many were found. */
   lookup(classId: number, keys: Uint8Array, count: number, entries: Int32Array): number
-  /** Counts one answered query by tier: the `found` entries, and `missed` blocks. Poll it once a query. */
-  countRequest(entries: Int32Array, found: number, missed: number): void
+  /** Counts one answered query: blocks found by tier, and blocks missed. Once a query. */
+  countRequest(ram: number, ssd: number, missed: number): void
+  /** Two independent uint32 a key, from word `at` of `target` on: what sketches are shown. */
+  hashKeys(classId: number, keys: Uint8Array, count: number, target: Uint32Array, at: number): void
+  /** A request asked for the key of these two numbers: admission by frequency remembers it. */
+  requested(high: number, low: number): void
   inDram(entry: number): boolean
   onSsd(entry: number): boolean
   published(entry: number): boolean
 
-  /**
-   * Interest: the entry is neither evicted nor overwritten nor freed until every hold was dropped. A hold is
-   * a use: the DRAM replica is now the most recently used.
-   */
+  /** Interest: the entry is neither evicted nor overwritten nor freed until every hold was dropped. No use. */
   hold(entry: number): void
   drop(entry: number): void
+  /** A request looks the block up: its DRAM replica, or the one on its way, is used now and may be promoted. */
+  use(entry: number): void
+  /** A request was given the block: the write policy may send it to the SSD. */
+  returned(entry: number): void
+  /** The block was put into engine pages: a guess that paid. */
+  restored(entry: number): void
 
+  /** A save named a key twice. */
+  duplicate(): void
   /** First publish wins. `keys` holds keys one after the other, `keyIndex` counts keys. */
   claim(classId: number, keys: Uint8Array, keyIndex: number): Claim
-  /** Pool memory for every granule of an assembling entry, evicting as needed; all or nothing. `ok` if it has it. */
-  allocate(entry: number): 'ok' | 'no-memory'
+  /**
+   * Pool memory for every granule of an assembling entry, evicting as needed; all or nothing. `ok` if it has it;
+   * `rejected`: admission prefers what it would displace, and waiting does not help.
+   */
+  allocate(entry: number): Allocation
   /**
    * A rank brings the runs `offered` (see granuleRuns) of an assembling entry whose memory is allocated. Appends to
    * `runs` triples (granule, first item inside the granule, item count) that nobody brought yet; the caller copies
@@ -71,10 +93,13 @@ export interface PageStorage {
   /** An assembling entry (else no-op) ends unseen; its memory is freed when its copies have ended and its holds dropped. */
   abandon(entry: number): void
 
-  /** SSD to DRAM. `started` and `joined` are followed by ports.filled(waiter, …), unless cancelFill comes first. */
-  fill(entry: number, waiter: number): FillOutcome
-  /** The waiter leaves; others keep the read. False when it does not wait (any more). */
-  cancelFill(entry: number, waiter: number): boolean
+  /**
+   * SSD to DRAM. `started` and `joined` are followed by ports.filled(waiter, …), unless cancelFill comes first. What is
+   * read for speculation alone is the first to be evicted.
+   */
+  fill(entry: number, waiter: number, purpose?: FillPurpose): FillOutcome
+  /** The waiter leaves; others keep the read. After `draining`, filled(waiter, …) still follows. */
+  cancelFill(entry: number, waiter: number): CancelOutcome
   /** Where the SSD replica is; null when there is none. Stays true while the entry is held. */
   source(entry: number): SourcePlace | null
   /** Reads that others (host-restore) have outstanding on a store: writes make room. `delta` is +n or -n. */

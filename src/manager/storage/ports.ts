@@ -45,6 +45,9 @@ export interface StorageOptions {
   readonly writeWindowBytesMin: number
   /** The window opens again when no demand read has been outstanding for this long. */
   readonly writeWindowRestoreUs: number
+  /** Which sealed blocks go to the SSD: all, or those that are asked for or saved again. */
+  readonly writePolicy: WritePolicyName
+  readonly cache: CachePolicy
   /** An assembly without progress for this long is given up (never while a copy is in flight). */
   readonly assemblyAgeUsMax: number
 }
@@ -70,7 +73,28 @@ export interface Claim {
   readonly outcome: ClaimOutcome
 }
 
+/** Who may stay in DRAM. */
+export interface CachePolicy {
+  /** Bytes of the protected segment; 0: none. */
+  readonly protectedBytesMax: number
+  /** A block that is asked for less often than the one it would displace is not admitted. */
+  readonly lfuAdmission: boolean
+}
+
+export type Allocation = 'ok' | 'no-memory' | 'rejected'
+
+export type WritePolicyName = 'all' | 'reuse'
+
+/** Why a block is read: a request waits for it, or somebody guesses that one will. */
+export type FillPurpose = 'demand' | 'speculation'
+
 export type FillOutcome = 'resident' | 'started' | 'joined' | 'no-memory' | 'gone' | 'draining'
+
+/**
+ * How a waiter left: others still wait, or nothing was submitted (`left`); it was the last, and filled() follows when
+ * what was submitted has ended (`draining`); it did not wait (`absent`).
+ */
+export type CancelOutcome = 'left' | 'draining' | 'absent'
 
 export interface DropReport {
   readonly evictedBlocks: number

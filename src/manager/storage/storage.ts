@@ -14,17 +14,21 @@ import { Fills } from './fills.js'
 import { gaugesOf, showGauges } from './gauges.js'
 import type { PageStorage } from './page-storage.js'
 import type {
+  Allocation,
+  CancelOutcome,
   Claim,
   DropReport,
   FillOutcome,
+  FillPurpose,
   GranuleRun,
   SourcePlace,
   StorageGauges,
   StorageOptions,
   StoragePorts,
 } from './ports.js'
-import { partsOf, type StorageParts } from './tables.js'
+import { partsOf, replicasOf, type StorageParts } from './tables.js'
 import { Victims } from './victims.js'
+import { WritePolicy } from './write-policy.js'
 import { Writes } from './writes.js'
 
 /** How often assemblies that are too old are looked at again. */
@@ -41,7 +45,8 @@ export class Storage implements PageStorage {
   readonly assemblies: Assemblies
   readonly fills: Fills
   readonly writes: Writes
-  readonly #cache: DramCache
+  readonly cache: DramCache
+  readonly policy: WritePolicy
   readonly #victims: Victims
   readonly #classes: ClassTable
   readonly #options: StorageOptions
@@ -50,17 +55,20 @@ export class Storage implements PageStorage {
   #nowUs = 0
   #holds = 0
   #pinnedSkips = 0
+  #promotions = 0
+  #demotions = 0
 
   constructor(options: StorageOptions, ports: StoragePorts, tally: Tally, parts: StorageParts = partsOf(options)) {
     this.#options = options
     this.#tally = tally
     this.#classes = parts.classes
     this.entries = parts.entries
-    this.#cache = new DramCache(this.entries, tally)
-    this.#victims = new Victims(this.entries, this.#cache, tally)
+    this.cache = new DramCache(this.entries, tally, options.cache, replicasOf(options))
+    this.#victims = new Victims(this.entries, this.cache, tally)
     this.assemblies = new Assemblies(this.entries)
     this.writes = new Writes(this.entries, options, ports, tally)
-    this.fills = new Fills(this.entries, this.#cache, options.shards, ports, tally, (store, delta) =>
+    this.policy = new WritePolicy(this.entries, this.writes, options.writePolicy, options.shards.length > 0, tally)
+    this.fills = new Fills(this.entries, this.cache, options.shards, ports, tally, (store, delta) =>
       this.demand(store, delta),
     )
   }
@@ -89,6 +97,7 @@ export class Storage implements PageStorage {
   tick(nowUs: number): void {
     invariant(nowUs >= this.#nowUs, 'time does not go back', { nowUs, before: this.#nowUs })
     this.#nowUs = nowUs
+    this.cache.tick(nowUs)
     this.#collect(nowUs - this.#options.assemblyAgeUsMax)
     this.writes.tick(nowUs)
   }
@@ -119,14 +128,20 @@ export class Storage implements PageStorage {
     return found
   }
 
-  countRequest(entries: Int32Array, found: number, missed: number): void {
-    let ram = 0
-    for (let index = 0; index < found; index++) if (this.inDram(entries[index] as number)) ram++
-    this.#tally.add(COUNT.blockHits, found)
+  countRequest(ram: number, ssd: number, missed: number): void {
+    this.#tally.add(COUNT.blockHits, ram + ssd)
     this.#tally.add(COUNT.blockMisses, missed)
     this.#tally.add(COUNT.requestsRam, ram)
-    this.#tally.add(COUNT.requestsSsd, found - ram)
+    this.#tally.add(COUNT.requestsSsd, ssd)
     this.#tally.add(COUNT.requestsMiss, missed)
+  }
+
+  hashKeys(classId: number, keys: Uint8Array, count: number, target: Uint32Array, at: number): void {
+    this.entries.directory.hashKeys(classId, keys, count, target, at)
+  }
+
+  requested(high: number, low: number): void {
+    this.cache.asked(high, low)
   }
 
   inDram(entry: number): boolean {
@@ -144,7 +159,23 @@ export class Storage implements PageStorage {
   hold(entry: number): void {
     this.entries.hold(entry)
     this.#holds++
-    if (this.inDram(entry)) this.entries.residents.touch(this.entries.directory.dramSlot(entry))
+  }
+
+  use(entry: number): void {
+    if (this.inDram(entry)) this.cache.used(entry)
+    else this.fills.demanded(entry)
+  }
+
+  returned(entry: number): void {
+    this.policy.returned(entry, this.#nowUs)
+  }
+
+  restored(entry: number): void {
+    if (this.inDram(entry)) this.cache.restored(entry)
+  }
+
+  duplicate(): void {
+    this.policy.skipped('duplicate')
   }
 
   drop(entry: number): void {
@@ -157,18 +188,24 @@ export class Storage implements PageStorage {
     const { directory } = this.entries
     directory.lookup(classId, keys.subarray(keyIndex * KEY_BYTES), 1, this.#one)
     const known = this.#one[0] as number
-    if (known !== NONE) return { entry: known, outcome: this.published(known) ? 'present' : 'assembling' }
+    if (known !== NONE) {
+      this.cache.saved(known)
+      if (!this.published(known)) return { entry: known, outcome: 'assembling' }
+      this.policy.savedAgain(known, this.#nowUs)
+      return { entry: known, outcome: 'present' }
+    }
     let entry = this.entries.insert(classId, keys, keyIndex)
     if (entry === NONE && this.#victims.makeRoom()) entry = this.entries.insert(classId, keys, keyIndex)
     if (entry === NONE) return { entry, outcome: 'directory-full' }
     this.assemblies.begin(entry, this.#nowUs)
+    this.cache.saved(entry)
     return { entry, outcome: 'new' }
   }
 
-  allocate(entry: number): 'ok' | 'no-memory' {
+  allocate(entry: number): Allocation {
     invariant(this.assemblies.has(entry), 'memory is allocated for an entry that is being assembled', { entry })
     if (this.entries.hasMemory(entry)) return 'ok'
-    return this.#cache.allocate(entry, this.#nowUs) ? 'ok' : 'no-memory'
+    return this.cache.allocate(entry, true)
   }
 
   contribute(entry: number, offered: readonly GranuleRun[], runs: number[]): number {
@@ -210,9 +247,9 @@ export class Storage implements PageStorage {
     // Held here, so that the write can take its own interest before the entry may be evicted.
     this.entries.hold(entry)
     this.entries.seal(entry)
-    this.#cache.arrived(entry, this.#nowUs)
+    this.cache.arrived(entry, null)
     this.#tally.add(COUNT.insertions, 1)
-    this.writes.admit(entry, this.#nowUs)
+    this.policy.sealed(entry, this.#nowUs)
     this.entries.drop(entry)
   }
 
@@ -220,11 +257,11 @@ export class Storage implements PageStorage {
     if (this.assemblies.has(entry)) this.assemblies.abandon(entry)
   }
 
-  fill(entry: number, waiter: number): FillOutcome {
-    return this.fills.start(entry, waiter, this.#nowUs)
+  fill(entry: number, waiter: number, purpose: FillPurpose = 'demand'): FillOutcome {
+    return this.fills.start(entry, waiter, purpose, this.#nowUs)
   }
 
-  cancelFill(entry: number, waiter: number): boolean {
+  cancelFill(entry: number, waiter: number): CancelOutcome {
     return this.fills.cancel(entry, waiter, this.#nowUs)
   }
 
@@ -255,7 +292,7 @@ export class Storage implements PageStorage {
   }
 
   dropDram(): DropReport {
-    return this.#cache.drop(this.#nowUs)
+    return this.cache.drop()
   }
 
   dropClass(classId: number): number {
@@ -304,6 +341,11 @@ export class Storage implements PageStorage {
     const { pinnedSkips } = this.entries.extents
     this.#tally.add(COUNT.pinnedWriteSkips, pinnedSkips - this.#pinnedSkips)
     this.#pinnedSkips = pinnedSkips
+    const { promotions, demotions } = this.cache.order
+    this.#tally.add(COUNT.promotions, promotions - this.#promotions)
+    this.#tally.add(COUNT.demotions, demotions - this.#demotions)
+    this.#promotions = promotions
+    this.#demotions = demotions
     showGauges(this, this.#tally)
   }
 

@@ -21,13 +21,17 @@ export function partsOf(options: StorageOptions): StorageParts {
   return { entries: new Entries(tables), classes: tables.classes }
 }
 
+/** The most DRAM replicas that there can be. */
+export function replicasOf({ entriesMax, poolBytes }: StorageOptions): number {
+  return Math.max(1, Math.min(entriesMax, Math.floor(poolBytes / PAGE_BYTES), DRAM_SLOTS_MAX))
+}
+
 /** Empty tables for the sizes of `options`. */
 export function tablesOf(options: StorageOptions): EntryTables {
   const { entriesMax, directorySeed, poolBytes, shards, extentAlignmentBytes } = options
-  const replicasMax = Math.max(1, Math.min(entriesMax, Math.floor(poolBytes / PAGE_BYTES), DRAM_SLOTS_MAX))
   return {
     directory: new Directory({ entriesMax, seed: directorySeed }),
-    residents: new ResidentTable(replicasMax),
+    residents: new ResidentTable(replicasOf(options)),
     extents: new ExtentStore(
       shards.map((shard) => new ExtentShard(shard.capacityBytes, extentAlignmentBytes, entriesMax)),
     ),

@@ -111,6 +111,7 @@ export class Writes {
     if (bytes > this.#largestBytes) return this.#count('too_large')
     if (!this.#queueWindow.enter(bytes)) return this.#count('queue_full')
     this.#entries.hold(entry)
+    this.#entries.setWriting(entry, true)
     const job = { entry, bytes, sealedUs: nowUs, turn: ++this.#lastTurn, shard: NONE, extent: NONE, ended: false }
     this.#queue.push(job)
     this.#order.push(job)
@@ -222,6 +223,9 @@ export class Writes {
 
   /** Publishes the extent of a whole write; every other ending gives it back. */
   #settle(job: WriteJob, reply: WriteDone): void {
+    if (reply.latencyUs > 0) {
+      this.#tally.observe(STORAGE_HISTOGRAM.writeThroughput, (reply.bytes * 1e6) / reply.latencyUs)
+    }
     const whole = reply.status === ERROR_CODES.ok && reply.bytes === job.bytes
     const wanted = this.#entries.published(job.entry)
     if (whole && wanted) {
@@ -244,6 +248,7 @@ export class Writes {
     this.#pending--
     while (this.#order[0]?.ended) this.#order.shift()
     this.#tally.observe(STORAGE_HISTOGRAM.writeUs, nowUs - job.sealedUs)
+    this.#entries.setWriting(job.entry, false)
     this.#entries.drop(job.entry)
   }
 

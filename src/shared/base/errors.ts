@@ -97,6 +97,7 @@ export const ERROR_CODES = {
   canary_mismatch: 80,
   group_unsupported: 81,
   device_unsupported: 82,
+  memory_not_local: 83,
   // protocol: requests
   lease_unknown: 90,
   lease_wrong_instance: 91,
@@ -112,6 +113,7 @@ export const ERROR_CODES = {
   group_unknown: 101,
   layers_missing: 102,
   query_empty: 104,
+  ticket_mismatch: 105,
   // endings
   cancelled: 110,
   session_closed: 111,

@@ -18,12 +18,17 @@ export interface SeriesSpec {
   readonly text: string
   /** Series of one name that differ in labels share its text and kind. */
   readonly labels?: Readonly<Record<string, string>>
+  /** Without this feature the series is absent, not zero. */
+  readonly feature?: Feature
 }
 
-/** One named distribution of a lane. Values are observed in `unit`: microseconds or bytes. */
+/** What may be off; `ssd_` names belong to the feature `ssd`. */
+export type Feature = 'ssd' | 'protection' | 'lfu'
+
+/** One named distribution of a lane. Values are observed in `unit`. */
 export interface HistogramSpec {
   readonly name: string
-  readonly unit: 'us' | 'bytes'
+  readonly unit: 'us' | 'bytes' | 'bytes_per_second'
   readonly text: string
   readonly labels?: Readonly<Record<string, string>>
 }

@@ -1,6 +1,6 @@
 import { invariant } from '../base/invariant.js'
 import { Chains } from './chains.js'
-import { type HashSeed, hashKey, KEY_BYTES, KEY_WORDS } from './key-hash.js'
+import { type HashSeed, hashKey, KEY_BYTES, KEY_WORDS, secondHash } from './key-hash.js'
 import { WordRows } from './word-rows.js'
 
 /**
@@ -224,6 +224,26 @@ export class Directory {
     const segment = this.rows.segmentOf(entry)
     const first = this.rows.wordOf(entry)
     target.set(new Uint8Array(segment.buffer, segment.byteOffset + first * 4, KEY_BYTES), at)
+  }
+
+  /** Two independent uint32 for each of `count` keys, from word `at` of `target` on: what sketches are shown. */
+  hashKeys(classId: number, keys: Uint8Array, count: number, target: Uint32Array, at: number): void {
+    for (let first = 0; first < count; first += BATCH) {
+      const size = Math.min(BATCH, count - first)
+      this.stage(keys, first, size)
+      for (let index = 0; index < size; index++) {
+        const hash = hashKey(this.staged, index * KEY_WORDS, classId, this.seed0, this.seed1)
+        target[at + 2 * (first + index)] = hash
+        target[at + 2 * (first + index) + 1] = secondHash(hash, this.staged[index * KEY_WORDS] as number)
+      }
+    }
+  }
+
+  /** The same two numbers for the key of an entry. */
+  hashesOf(entry: number, target: Uint32Array): void {
+    const hash = this.hashOfRow(entry)
+    target[0] = hash
+    target[1] = secondHash(hash, this.rows.segmentOf(entry)[this.rows.wordOf(entry)] as number)
   }
 
   /** SSD replica: extent id inside its shard, or NONE. */

@@ -2,6 +2,17 @@
 export const KEY_WORDS = 8
 export const KEY_BYTES = 32
 
+/**
+ * A second uint32 of the same key, independent of the first for the purposes of sketches: the first, which is keyed,
+ * mixed with one word of the key.
+ */
+export function secondHash(first: number, word: number): number {
+  let mixed = Math.imul(first, 0x9e3779b1) ^ word
+  mixed = Math.imul(mixed ^ (mixed >>> 16), 0x85ebca6b)
+  mixed = Math.imul(mixed ^ (mixed >>> 13), 0xc2b2ae35)
+  return (mixed ^ (mixed >>> 16)) >>> 0
+}
+
 /** Per-process secret of the hash, two random uint32 that the caller draws. */
 export type HashSeed = readonly [seed0: number, seed1: number]
 

@@ -6,16 +6,22 @@ const ENTRY = 0
 const GRANULE_SLOT = 1
 const OLDER = 2
 const NEWER = 3
-const WORDS = 4
+const CLASS = 4
+const WORDS = 5
+
+/** How dear a replica is: each class has an order of use of its own. */
+export const RESIDENT_CLASS = { reclaimable: 0, probationary: 1, retained: 2 } as const
+export type ResidentClass = (typeof RESIDENT_CLASS)[keyof typeof RESIDENT_CLASS]
 
 /**
- * The DRAM replicas in order of last use. Its slots are what `Directory.dramSlot` names: links are kept only for groups
- * that are in DRAM, not for the many that are on SSD alone. Every operation takes constant time.
+ * The DRAM replicas in order of last use, in three classes. Its slots are what `Directory.dramSlot` names: links are
+ * kept only for groups that are in DRAM, not for the many that are on SSD alone. Every operation takes constant time.
  */
 export class ResidentTable {
   private readonly slots: SlotRows
-  private oldestSlot = NONE
-  private newestSlot = NONE
+  private readonly oldestSlots: [number, number, number] = [NONE, NONE, NONE]
+  private readonly newestSlots: [number, number, number] = [NONE, NONE, NONE]
+  private readonly counts: [number, number, number] = [0, 0, 0]
 
   constructor(slotsMax: number) {
     invariant(slotsMax <= DRAM_SLOTS_MAX, 'a directory row has 24 bits for a DRAM slot', { slotsMax })
@@ -28,7 +34,7 @@ export class ResidentTable {
     if (slot === NONE) return NONE
     this.slots.set(slot, ENTRY, entry)
     this.slots.set(slot, GRANULE_SLOT, granuleSlot)
-    this.append(slot)
+    this.append(slot, RESIDENT_CLASS.probationary)
     return slot
   }
 
@@ -38,12 +44,17 @@ export class ResidentTable {
     this.slots.free(slot)
   }
 
-  /** Marks the replica as used now. */
+  /** Marks the replica as used now, in its class. */
   touch(slot: number): void {
+    this.move(slot, this.classOf(slot))
+  }
+
+  /** Makes the replica the most recently used of a class. */
+  move(slot: number, to: ResidentClass): void {
     this.slots.assertLive(slot)
-    if (slot === this.newestSlot) return
+    if (slot === this.newestSlots[to]) return
     this.unlink(slot)
-    this.append(slot)
+    this.append(slot, to)
   }
 
   entry(slot: number): number {
@@ -56,12 +67,17 @@ export class ResidentTable {
     return this.slots.get(slot, GRANULE_SLOT)
   }
 
-  /** Least recently used slot, or NONE. */
-  oldest(): number {
-    return this.oldestSlot
+  classOf(slot: number): ResidentClass {
+    this.slots.assertLive(slot)
+    return this.slots.get(slot, CLASS) as ResidentClass
   }
 
-  /** The slot used next after `slot`, or NONE: walks from oldest() towards the newest. */
+  /** Least recently used slot of a class, or NONE. */
+  oldest(of: ResidentClass = RESIDENT_CLASS.probationary): number {
+    return this.oldestSlots[of]
+  }
+
+  /** The slot of the same class used next after `slot`, or NONE: walks from oldest() towards the newest. */
   newer(slot: number): number {
     this.slots.assertLive(slot)
     return this.slots.get(slot, NEWER) - 1
@@ -71,24 +87,33 @@ export class ResidentTable {
     return this.slots.live
   }
 
+  liveIn(of: ResidentClass): number {
+    return this.counts[of]
+  }
+
   get bytesReserved(): number {
     return this.slots.bytesReserved
   }
 
-  private append(slot: number): void {
-    this.slots.set(slot, OLDER, this.newestSlot + 1)
+  private append(slot: number, to: ResidentClass): void {
+    const newest = this.newestSlots[to]
+    this.slots.set(slot, OLDER, newest + 1)
     this.slots.set(slot, NEWER, 0)
-    if (this.newestSlot === NONE) this.oldestSlot = slot
-    else this.slots.set(this.newestSlot, NEWER, slot + 1)
-    this.newestSlot = slot
+    this.slots.set(slot, CLASS, to)
+    if (newest === NONE) this.oldestSlots[to] = slot
+    else this.slots.set(newest, NEWER, slot + 1)
+    this.newestSlots[to] = slot
+    this.counts[to]++
   }
 
   private unlink(slot: number): void {
+    const of = this.slots.get(slot, CLASS) as ResidentClass
     const older = this.slots.get(slot, OLDER) - 1
     const newer = this.slots.get(slot, NEWER) - 1
-    if (older === NONE) this.oldestSlot = newer
+    if (older === NONE) this.oldestSlots[of] = newer
     else this.slots.set(older, NEWER, newer + 1)
-    if (newer === NONE) this.newestSlot = older
+    if (newer === NONE) this.newestSlots[of] = older
     else this.slots.set(newer, OLDER, older + 1)
+    this.counts[of]--
   }
 }

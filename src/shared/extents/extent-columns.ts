@@ -45,6 +45,12 @@ export class ExtentColumns {
     return this.#live
   }
 
+  /** Bytes of the columns as they have grown. */
+  get bytesReserved(): number {
+    const { offset, length, prev, next, skipped, owner, state } = this
+    return [offset, length, prev, next, skipped, owner, state].reduce((sum, column) => sum + column.byteLength, 0)
+  }
+
   get full(): boolean {
     return this.#live === this.rowsMax - 1
   }

@@ -83,6 +83,11 @@ export class ExtentShard {
     return this.#rows.live
   }
 
+  /** Memory of the table of extents. */
+  get bytesReserved(): number {
+    return this.#rows.bytesReserved
+  }
+
   /** How many pinned or in-flight extents reservations went round. */
   get pinnedSkips(): number {
     return this.#pinnedSkips

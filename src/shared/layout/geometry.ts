@@ -17,6 +17,9 @@ export const GROUPS_MAX = 64
 export const RANKS_MAX = 1024
 export const ALLOCATIONS_MAX = 4096
 export const BLOCK_TOKENS_MAX = 2 ** 20
+export const WINDOW_TOKENS_MAX = 2 ** 32 - 1
+
+const KINDS: readonly GroupSpec['kind'][] = ['full-attention', 'sliding-window', 'checkpoint']
 
 /** The rank with its layers in stored order, or why not. */
 export function buildRank(spec: RankSpec): RankGeometry | Refusal {
@@ -42,7 +45,7 @@ export function buildRank(spec: RankSpec): RankGeometry | Refusal {
     ppRank,
     pageFirst,
     paddingBytes,
-    groups: spec.groups.map(({ kind, blockTokens }) => ({ kind, blockTokens })),
+    groups: spec.groups.map(({ kind, blockTokens, windowTokens }) => ({ kind, blockTokens, windowTokens })),
     pageCounts,
     layers,
     allocationBytes: [...spec.allocationBytes],
@@ -90,21 +93,16 @@ function checkGroups(groups: readonly GroupSpec[]): Refusal | null {
     return refuse('geometry_invalid', `Cannot register ${groups.length} groups: 1 to ${GROUPS_MAX} are accepted`, {
       groups: groups.length,
     })
-  for (const [group, { kind, blockTokens }] of groups.entries()) {
-    if (kind !== 'full-attention')
-      return refuse(
-        'group_unsupported',
-        `Cannot keep group ${group} of kind ${kind}: only full-attention is supported`,
-        {
-          group,
-          kind,
-        },
-      )
+  for (const [group, { kind, blockTokens, windowTokens }] of groups.entries()) {
+    const tokens = { group, kind, blockTokens, windowTokens }
+    if (!KINDS.includes(kind))
+      return refuse('group_unsupported', `Cannot keep group ${group} of kind ${kind}: it is none of ${KINDS}`, tokens)
     if (!inRange(blockTokens, 1, BLOCK_TOKENS_MAX))
-      return refuse('geometry_invalid', `Cannot use blocks of ${blockTokens} tokens in group ${group}`, {
-        group,
-        blockTokens,
-      })
+      return refuse('geometry_invalid', `Cannot use blocks of ${blockTokens} tokens in group ${group}`, tokens)
+    if (kind === 'sliding-window' && !inRange(windowTokens, 1, WINDOW_TOKENS_MAX))
+      return refuse('geometry_invalid', `Cannot use a window of ${windowTokens} tokens in group ${group}`, tokens)
+    if (kind !== 'sliding-window' && windowTokens !== 0)
+      return refuse('geometry_invalid', `Cannot use a window in group ${group}: it is of kind ${kind}`, tokens)
   }
   return null
 }

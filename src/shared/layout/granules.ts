@@ -69,12 +69,13 @@ export function buildGroup(ranks: readonly RankGeometry[], group: number, spec: 
     layerFirstItem.push(runningTotals(items.map(({ length }) => length)))
     for (const { segments, segmentBytes } of layers) payloadBytes += segments * segmentBytes
   }
-  const { kind, blockTokens } = spec
+  const { kind, blockTokens, windowTokens } = spec
   const pageFirst = ranks[0]?.pageFirst ?? false
   return {
     group,
     kind,
     blockTokens,
+    windowTokens,
     pageFirst,
     granules,
     rankGranules,

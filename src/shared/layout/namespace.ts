@@ -9,7 +9,7 @@ import type { InstanceGeometry } from './regions.js'
  *   "orbitkv-namespace" | version u32 | section plain: count u32, fields by tag | section geometry: groups, slots
  *   field = tag length u32 | tag | value length u32 | value
  */
-export const NAMESPACE_VERSION = 2
+export const NAMESPACE_VERSION = 3
 export const STORAGE_FORMAT = 'raw'
 
 /** SHA-256 as a port: 32 bytes of digest. */
@@ -21,7 +21,7 @@ export type PlainInputs = ReadonlyMap<string, Uint8Array>
 /** Everything of the geometry that decides how stored bytes are to be read. */
 export interface NamespaceGeometry {
   readonly pageFirst: boolean
-  readonly groups: readonly { readonly kind: string; readonly blockTokens: number }[]
+  readonly groups: readonly { readonly kind: string; readonly blockTokens: number; readonly windowTokens: number }[]
   readonly slots: readonly NamespaceSlot[]
 }
 
@@ -86,9 +86,10 @@ export function namespaceStream(plain: PlainInputs, geometry: NamespaceGeometry)
   for (const { tag, value } of tagged) field(writer, tag, value)
   number(writer, 'page_first', geometry.pageFirst ? 1 : 0)
   writer.u32(geometry.groups.length)
-  for (const { kind, blockTokens } of geometry.groups) {
+  for (const { kind, blockTokens, windowTokens } of geometry.groups) {
     text(writer, 'kind', kind)
     number(writer, 'block_tokens', blockTokens)
+    number(writer, 'window_tokens', windowTokens)
   }
   writer.u32(geometry.slots.length)
   for (const slot of geometry.slots) writeSlot(writer, slot)

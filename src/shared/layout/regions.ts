@@ -32,11 +32,19 @@ export interface RegionSpec {
   readonly heads: number
 }
 
-/** What an engine says about one group. Only full attention is accepted in this version. */
+/**
+ * What an engine says about one group. shared/planning/recovery.ts says which of its blocks a resumed request needs.
+ *
+ *   full-attention   every block from the start
+ *   sliding-window   the trailing blocks that hold `windowTokens` tokens
+ *   checkpoint       one: a page is the whole recurrent state after the last token of its block
+ */
 export interface GroupSpec {
   readonly kind: 'full-attention' | 'sliding-window' | 'checkpoint'
-  /** Tokens of one block (one page of this group). */
+  /** Tokens of one block (one page of this group); of a checkpoint group, from one checkpoint to the next. */
   readonly blockTokens: number
+  /** At least 1 for a sliding window, 0 for every other kind. */
+  readonly windowTokens: number
 }
 
 /** Everything that one rank registers. */
@@ -91,10 +99,8 @@ export interface GranuleSpec {
 }
 
 /** One state group: what is sealed, published, leased and evicted together. */
-export interface GroupGeometry {
+export interface GroupGeometry extends GroupSpec {
   readonly group: number
-  readonly kind: GroupSpec['kind']
-  readonly blockTokens: number
   readonly pageFirst: boolean
   /** Ranks in order (tp, pp); inside a rank layers in order of name, K before V. */
   readonly granules: readonly GranuleSpec[]

@@ -94,9 +94,9 @@ function checkSameForAll(ordered: readonly RankGeometry[]): Refusal | null {
     if (rank.paddingBytes !== first.paddingBytes) return differs('padding')
     const same =
       rank.groups.length === first.groups.length &&
-      rank.groups.every(({ kind, blockTokens }, group) => {
+      rank.groups.every(({ kind, blockTokens, windowTokens }, group) => {
         const other = first.groups[group]
-        return kind === other?.kind && blockTokens === other.blockTokens
+        return kind === other?.kind && blockTokens === other.blockTokens && windowTokens === other.windowTokens
       })
     if (!same) return differs('list of groups')
   }

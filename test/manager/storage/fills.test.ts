@@ -52,8 +52,8 @@ test('C3: waiters share one read, and one that leaves does not stop it', (t) => 
   t.is(of.storage.fill(entry, 1), 'started')
   t.is(of.storage.fill(entry, 2), 'joined')
   t.is(of.lanes.reads.length, 4)
-  t.true(of.storage.cancelFill(entry, 1))
-  t.false(of.storage.cancelFill(entry, 1), 'it left already')
+  t.is(of.storage.cancelFill(entry, 1), 'left')
+  t.is(of.storage.cancelFill(entry, 1), 'absent', 'it left already')
   of.lanes.endAll(of.storage)
   t.deepEqual(of.lanes.filledCalls, [{ waiter: 2, entry, status: 'ok' }])
   t.is(of.storage.fill(entry, 3), 'resident')
@@ -63,12 +63,12 @@ test('C2: when the last waiter leaves, what was sent still ends before the memor
   const of = fixture()
   const [entry] = onSsdAlone(of, 1) as [number]
   of.storage.fill(entry, 1)
-  of.storage.cancelFill(entry, 1)
+  t.is(of.storage.cancelFill(entry, 1), 'draining')
   t.is(of.storage.gauges().poolUsedBytes, BLOCK)
   t.is(of.storage.dropDram().evictedBlocks, 0)
   of.lanes.endAll(of.storage)
   t.true(of.storage.inDram(entry), 'the bytes came, verified: they are of use')
-  t.deepEqual(of.lanes.filledCalls, [])
+  t.deepEqual(of.lanes.filledCalls, [{ waiter: 1, entry, status: 'ok' }], 'whoever left last hears of the end')
   t.deepEqual(census(of.storage), [])
 })
 
@@ -99,6 +99,7 @@ test('credits: a store never has more granules outstanding than a client may, th
       [0, 'ok'],
       [1, 'ok'],
       [9, 'ok'],
+      [2, 'ok'],
     ],
   )
   t.deepEqual(census(of.storage), [])

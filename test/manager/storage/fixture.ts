@@ -34,6 +34,7 @@ export function geometryOf(shape: { ranks: number; perRank: number; bytes: numbe
     group: 0,
     kind: 'full-attention',
     blockTokens: 64,
+    windowTokens: 0,
     pageFirst: false,
     granules,
     rankGranules: Array.from({ length: ranks }, (_, rank) => [rank * perRank, (rank + 1) * perRank] as const),
@@ -67,6 +68,8 @@ export const SMALL: StorageOptions = {
   writeWindowBytes: 2 * 64 * KIB,
   writeWindowBytesMin: 64 * KIB,
   writeWindowRestoreUs: 2_000,
+  writePolicy: 'all',
+  cache: { protectedBytesMax: 0, lfuAdmission: false },
   assemblyAgeUsMax: 1_000_000,
 }
 

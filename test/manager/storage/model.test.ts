@@ -50,6 +50,27 @@ test('Storage: so it does when shards are so small that blocks overwrite each ot
   }
 })
 
+/** Room for three protected blocks of seven. */
+const PROTECTED = { protectedBytesMax: 3 * BLOCK, lfuAdmission: false }
+
+test('Storage: so it does with a protected segment that uses fill and demote all the time', (t) => {
+  const make = () => fixture({ ...TIGHT, shards: fixture().options.shards, cache: PROTECTED })
+  const counted = explore(make, 30, commandsOf({ use: 20, guess: 12, 'drop-dram': 1 }))
+  for (const name of ['evictedReclaimable', 'evictedProbationary', 'warmRestoredBytes', 'warmUnusedBytes'] as const) {
+    t.true(counted(STORAGE_COUNT[name]) > 3, `${name} happened`)
+  }
+  t.true(counted(STORAGE_COUNT.admissionRejections) === 0)
+})
+
+test('Storage: so it does when admission is by frequency and writes are by reuse', (t) => {
+  const cache = { ...PROTECTED, lfuAdmission: true }
+  const make = () => fixture({ ...TIGHT, shards: fixture().options.shards, cache, writePolicy: 'reuse' })
+  const counted = explore(make, 30, commandsOf({ bring: 40, use: 12, 'drop-dram': 1 }))
+  for (const name of ['admissionRejections', 'skipCold', 'skipResident', 'skipPending', 'writesAdmitted'] as const) {
+    t.true(counted(STORAGE_COUNT[name]) > 3, `${name} happened`)
+  }
+})
+
 test('Storage: so it does when the directory is full all the time', (t) => {
   const counted = explore(() => fixture({ ...TIGHT, entriesMax: 6 }), 30)
   t.true(counted(STORAGE_COUNT.directoryEvictions) > 50)

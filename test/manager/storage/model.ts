@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { census } from '../../../src/manager/storage/census.js'
 import { STORAGE_COUNT } from '../../../src/manager/storage/counters.js'
+import type { FillPurpose } from '../../../src/manager/storage/ports.js'
 import { InvariantError } from '../../../src/shared/base/errors.js'
 import { type Fixture, find, keysOf, land, runsOf, token } from './fixture.js'
 
@@ -25,7 +26,10 @@ const WEIGHTS = {
   abandon: 1,
   hold: 4,
   drop: 6,
-  fill: 16,
+  fill: 12,
+  guess: 6,
+  use: 8,
+  restored: 3,
   leave: 2,
   read: 30,
   'read-failed': 1,
@@ -74,6 +78,8 @@ export class Driver {
   readonly #copies: Copy[] = []
   readonly #holds: { entry: number; generation: number; dram: boolean; ssd: boolean }[] = []
   readonly #waiters: { entry: number; waiter: number }[] = []
+  /** Those that left last and wait for the device to let go. */
+  readonly #drainers: { entry: number; waiter: number }[] = []
   readonly #syncs = new Set<number>()
   /** Entries of which a read was found damaged and that still have reads in flight. */
   readonly #damaged = new Set<number>()
@@ -107,10 +113,20 @@ export class Driver {
         return
       }
       case 'fill':
-        return this.#fill(this.#visibleKey(pick))
+        return this.#fill(this.#visibleKey(pick), 'demand')
+      case 'guess':
+        return this.#fill(this.#visibleKey(pick), 'speculation')
+      case 'use':
+      case 'restored': {
+        const entry = find(this.#of, this.#visibleKey(pick))
+        if (entry < 0) return
+        storage[operation](entry)
+        if (operation === 'use') storage.returned(entry)
+        return
+      }
       case 'leave': {
         const [left] = this.#waiters.splice(pick % Math.max(1, this.#waiters.length), 1)
-        if (left !== undefined) same('cancelFill', storage.cancelFill(left.entry, left.waiter), true)
+        if (left !== undefined) this.#leave(left)
         return
       }
       case 'read':
@@ -188,7 +204,7 @@ export class Driver {
     for (const entry of [...storage.assemblies.entries()]) storage.abandon(entry)
     lanes.endAll(storage)
     this.check()
-    same('fills without an answer', this.#waiters.length, 0)
+    same('fills without an answer', this.#waiters.length + this.#drainers.length, 0)
     same('syncs without an answer', this.#syncs.size, 0)
     for (const { entry } of this.#holds.splice(0)) storage.drop(entry)
     this.check()
@@ -197,6 +213,11 @@ export class Driver {
     for (const [gauge, value] of Object.entries(storage.gauges())) same(`gauge ${gauge} at rest`, value, 0)
     same('quiesced', storage.quiesced, true)
     const { tally } = this.#of
+    same(
+      'outcome of guesses',
+      tally.of(STORAGE_COUNT.warmPreparedBytes),
+      tally.of(STORAGE_COUNT.warmRestoredBytes) + tally.of(STORAGE_COUNT.warmUnusedBytes),
+    )
     const drops = [
       STORAGE_COUNT.dropNoSpacePinned,
       STORAGE_COUNT.dropFailed,
@@ -217,7 +238,7 @@ export class Driver {
     const { entry, outcome } = storage.claim(classId, keysOf(key), 0)
     same('claim of a visible key', outcome === 'present', this.#truth.has(key))
     if (outcome === 'present' || outcome === 'directory-full') return
-    if (storage.allocate(entry) === 'no-memory') return storage.abandon(entry)
+    if (storage.allocate(entry) !== 'ok') return storage.abandon(entry)
     const whole = runsOf(geometry, 0)
     const first = whole.slice(0, 2)
     const last = whole.map(({ granule, itemCount }) => ({ granule, firstItem: itemCount - 1, itemCount: 1 }))
@@ -247,6 +268,13 @@ export class Driver {
     return this.#of.storage.assembling(entry) && this.#of.storage.generationOf(entry) === generation
   }
 
+  /** Whoever leaves last is told when the device has let go. */
+  #leave({ entry, waiter }: { entry: number; waiter: number }): void {
+    const outcome = this.#of.storage.cancelFill(entry, waiter)
+    same('a waiter leaves', outcome === 'absent', false)
+    if (outcome === 'draining') this.#drainers.push({ entry, waiter })
+  }
+
   #hold(key: number): void {
     const { storage } = this.#of
     const entry = find(this.#of, key)
@@ -256,12 +284,12 @@ export class Driver {
     this.#holds.push({ entry, generation, dram: storage.inDram(entry), ssd: storage.onSsd(entry) })
   }
 
-  #fill(key: number): void {
+  #fill(key: number, purpose: FillPurpose): void {
     const { storage } = this.#of
     const entry = find(this.#of, key)
     if (entry < 0) return
     const waiter = ++this.#lastWaiter
-    const outcome = storage.fill(entry, waiter)
+    const outcome = storage.fill(entry, waiter, purpose)
     same('resident', outcome === 'resident', storage.inDram(entry))
     if (outcome === 'started' || outcome === 'joined') this.#waiters.push({ entry, waiter })
   }
@@ -295,9 +323,14 @@ export class Driver {
   /** Fills that ended are owed to a waiter that still waits, once. */
   #hearFills(): void {
     for (const { waiter, entry, status } of this.#of.lanes.filledCalls.splice(0)) {
-      const at = this.#waiters.findIndex((waiting) => waiting.waiter === waiter && waiting.entry === entry)
-      same('a fill ends for one who waits', at >= 0, true)
-      this.#waiters.splice(at, 1)
+      const owed = [this.#waiters, this.#drainers].find((list) =>
+        list.some((waiting) => waiting.waiter === waiter && waiting.entry === entry),
+      )
+      same('a fill ends for one who waits', owed !== undefined, true)
+      owed?.splice(
+        owed.findIndex((waiting) => waiting.waiter === waiter && waiting.entry === entry),
+        1,
+      )
       if (status === 'checksum_mismatch' || status === 'io_short') this.#damaged.add(entry)
     }
     // Whoever waits: a generation found damaged is hidden as soon as its reads have ended, and not before.

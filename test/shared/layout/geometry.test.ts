@@ -3,7 +3,7 @@ import fc from 'fast-check'
 import { isRefusal } from '../../../src/shared/base/refusal.js'
 import { buildRank, LAYERS_MAX, PAGES_MAX } from '../../../src/shared/layout/geometry.js'
 import { type ByteRun, findOverlap } from '../../../src/shared/layout/overlap.js'
-import type { RankGeometry, RankSpec, RegionSpec } from '../../../src/shared/layout/regions.js'
+import type { GroupSpec, RankGeometry, RankSpec, RegionSpec } from '../../../src/shared/layout/regions.js'
 import { rankSpec, region } from '../../support/regions.js'
 
 /** Marks every byte of every run; the pair of owners that meet first, or null. */
@@ -228,13 +228,20 @@ test('buildRank: caps hold at the cap and at one more', (t) => {
 test('buildRank: groups are declared, of a supported kind, and have one page count', (t) => {
   const room = { allocationBytes: [2 ** 30] }
   t.is(errorOf(rankSpec([region({ group: 1 })], room)), 'geometry_invalid')
-  for (const kind of ['sliding-window', 'checkpoint'] as const)
-    t.is(errorOf(rankSpec([region({})], { ...room, groups: [{ kind, blockTokens: 16 }] })), 'group_unsupported')
+  const withGroup = (kind: string, blockTokens: number, windowTokens: number) =>
+    errorOf(
+      rankSpec([region({})], { ...room, groups: [{ kind: kind as GroupSpec['kind'], blockTokens, windowTokens }] }),
+    )
+  t.is(withGroup('new-kind', 16, 0), 'group_unsupported')
   t.is(errorOf(rankSpec([region({})], { ...room, groups: [] })), 'geometry_invalid')
-  t.is(
-    errorOf(rankSpec([region({})], { ...room, groups: [{ kind: 'full-attention', blockTokens: 0 }] })),
-    'geometry_invalid',
-  )
+  for (const kind of ['full-attention', 'sliding-window', 'checkpoint']) {
+    const window = kind === 'sliding-window' ? 1 : 0
+    t.is(withGroup(kind, 16, window), 'accepted')
+    t.is(withGroup(kind, 0, window), 'geometry_invalid')
+    t.is(withGroup(kind, 2 ** 20 + 1, window), 'geometry_invalid')
+    t.is(withGroup(kind, 16, 1 - window), 'geometry_invalid', `${kind} with a window of ${1 - window}`)
+  }
+  for (const window of [-1, 0.5, Number.NaN, 2 ** 32]) t.is(withGroup('sliding-window', 16, window), 'geometry_invalid')
   const other = region({ layer: 'b', offsetBytes: 2 ** 29, pageCount: 5 })
   t.is(errorOf(rankSpec([region({ layer: 'a', pageCount: 4 }), other], room)), 'geometry_invalid')
 })

@@ -56,7 +56,11 @@ const instances: fc.Arbitrary<InstanceGeometry> = fc
         )
         offsetBytes += apart * 2
       }
-      const groups = Array.from({ length: GROUPS }, () => ({ kind: 'full-attention' as const, blockTokens: 16 }))
+      const groups = Array.from({ length: GROUPS }, () => ({
+        kind: 'full-attention' as const,
+        blockTokens: 16,
+        windowTokens: 0,
+      }))
       for (let tpRank = 0; tpRank < 2; tpRank++) specs.push(rankSpec(regions, { tpRank, ppRank, groups }))
     }
     return instanceOf(specs, { tpSize: 2, ppSize })
@@ -228,5 +232,19 @@ test('granules: 36 layers of 64 KiB are three granules of twelve, a 3 MiB segmen
       [GRANULE_BYTES_MAX, GRANULE_BYTES_MAX],
       [GRANULE_BYTES_MAX, 2 * GRANULE_BYTES_MAX],
     ],
+  )
+})
+
+test('granules: a recurrent state of 9 MiB is cut into pieces of equal size beside its small tensors', (t) => {
+  const STATE_BYTES = 9 * 2 ** 20
+  const state = { kind: 'checkpoint' as const, blockTokens: 4096, windowTokens: 0 }
+  const conv = region({ layer: 'conv', segmentBytes: 12_288, kvRole: 'state' })
+  const temporal = region({ layer: 'temporal', segmentBytes: STATE_BYTES, offsetBytes: 2 ** 20, kvRole: 'state' })
+  const instance = instanceOf([rankSpec([conv, temporal], { groups: [state] })])
+  const [group] = instance.groups
+  t.like(group, { ...state, payloadBytes: 12_288 + STATE_BYTES, extentBytes: 12_288 + STATE_BYTES })
+  t.deepEqual(
+    group?.granules.map(({ bytes }) => bytes),
+    [12_288, ...new Array<number>(9).fill(2 ** 20)],
   )
 })

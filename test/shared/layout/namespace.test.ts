@@ -36,7 +36,7 @@ const slot: fc.Arbitrary<NamespaceSlot> = fc.record({
 })
 const geometry: fc.Arbitrary<NamespaceGeometry> = fc.record({
   pageFirst: fc.boolean(),
-  groups: fc.array(fc.record({ kind: text, blockTokens: small }), { maxLength: 2 }),
+  groups: fc.array(fc.record({ kind: text, blockTokens: small, windowTokens: small }), { maxLength: 2 }),
   slots: fc.array(slot, { maxLength: 2 }),
 })
 
@@ -100,7 +100,7 @@ test('namespace: any one field that changes changes the digest', (t) => {
     plain: plainInputs,
     shape: geometry.filter(({ groups, slots }) => groups.length > 0 && slots.length > 0),
   })
-  const property = fc.property(base, fc.nat(14), ({ plain, shape }, which) => {
+  const property = fc.property(base, fc.nat(15), ({ plain, shape }, which) => {
     const first = shape.slots[0] as NamespaceSlot
     const names = Object.keys(first) as (keyof NamespaceSlot)[]
     const name = names[which]
@@ -111,7 +111,9 @@ test('namespace: any one field that changes changes the digest', (t) => {
           ? { ...shape, pageFirst: !shape.pageFirst }
           : which === 13
             ? { ...shape, groups: shape.groups.map((group) => ({ ...group, blockTokens: group.blockTokens + 1 })) }
-            : { ...shape, slots: [...shape.slots, first] }
+            : which === 14
+              ? { ...shape, groups: shape.groups.map((group) => ({ ...group, windowTokens: group.windowTokens + 1 })) }
+              : { ...shape, slots: [...shape.slots, first] }
     return hex(sha256(namespaceStream(plain, shape))) !== hex(sha256(namespaceStream(plain, changed)))
   })
   t.true(holds(property, 1000))
@@ -149,7 +151,7 @@ test('namespace: the plain stream is these bytes, for every other implementation
     hex(stream),
     [
       Buffer.from('orbitkv-namespace').toString('hex'),
-      '02000000',
+      '03000000',
       '02000000',
       '0100000061',
       '00000000',

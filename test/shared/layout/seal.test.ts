@@ -81,10 +81,16 @@ test('seal: shards of one layer agree in everything but their addresses', (t) =>
 })
 
 test('seal: ranks agree on groups, padding and page-first, and no group is empty', (t) => {
-  const group = { kind: 'full-attention' as const, blockTokens: 16 }
+  const group = { kind: 'full-attention' as const, blockTokens: 16, windowTokens: 0 }
   t.is(errorOf(world((spec) => ({ ...spec, pageFirst: spec.tpRank === 1 }))), 'geometry_conflict')
   t.is(
     errorOf(world((spec) => ({ ...spec, groups: [{ ...group, blockTokens: 16 + spec.tpRank }] }))),
+    'geometry_conflict',
+  )
+  const window = { kind: 'sliding-window' as const, blockTokens: 16 }
+  t.is(errorOf(world((spec) => ({ ...spec, groups: [{ ...window, windowTokens: 64 }] }))), 'sealed')
+  t.is(
+    errorOf(world((spec) => ({ ...spec, groups: [{ ...window, windowTokens: 64 + spec.tpRank }] }))),
     'geometry_conflict',
   )
   t.is(

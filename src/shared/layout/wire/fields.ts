@@ -11,7 +11,7 @@ export interface Field<T> {
   readonly bytesMin: number
   /** The bytes in words, for docs/internals/protocol.md. */
   readonly drawn: string
-  /** Fields of a record, in order. */
+  /** Fields of a record, in order; of a variant, the kind and then the record of each kind. */
   readonly shape?: Readonly<Record<string, Field<unknown>>>
   /** What a list repeats. */
   readonly item?: Field<unknown>
@@ -287,6 +287,32 @@ export function optional<T>(field: Field<T>): Field<T | null> {
       if (v !== null) field.write(w, v)
     },
     read: (r) => (bool.read(r) ? field.read(r) : null),
+  }
+}
+
+type Variants = Record<string, Field<object>>
+
+/** A value whose further fields depend on its `kind`. */
+export type VariantOf<V extends Variants> = {
+  [K in keyof V]: { readonly kind: K } & ValueOf<V[K]>
+}[keyof V]
+
+/** u8 of the kind, then the record of that kind. The order of `kinds` is part of the protocol. */
+export function variant<V extends Variants>(kinds: V): Field<VariantOf<V>> {
+  const names = Object.keys(kinds)
+  const kind = choice(names)
+  return {
+    shape: { kind, ...kinds },
+    drawn: 'variant',
+    bytesMin: kind.bytesMin + Math.min(...Object.values(kinds).map(({ bytesMin }) => bytesMin)),
+    write: (w, v) => {
+      kind.write(w, v.kind as string)
+      kinds[v.kind]?.write(w, v)
+    },
+    read: (r) => {
+      const name = kind.read(r)
+      return { kind: name, ...kinds[name]?.read(r) } as VariantOf<V>
+    },
   }
 }
 

@@ -19,6 +19,7 @@ import {
   u32,
   u64,
   type ValueOf,
+  variant,
 } from './fields.js'
 import {
   CANARY_BYTES,
@@ -50,6 +51,15 @@ const instanceId = bytes(INSTANCE_ID_BYTES)
 const slot = { slot: u32, generation: between(u64, 1, SLOT_GENERATION_MAX) }
 const numberList = list(record({ name, value: f64 }), NUMBERS_MAX)
 
+/** Memory that holds pages. */
+const allocation = variant({
+  /** A sealed memory file: its descriptor rides along. */
+  host_fd: record({ bytes: u64 }),
+  cuda_ipc: record({ bytes: u64 }),
+  /** A mapping of the Manager's own process, by its number there: an embedded runtime's engines alone may name one. */
+  local_mapping: record({ bytes: u64, mapping: u32 }),
+})
+
 /** One region as the engine describes it: see RegionSpec in shared/layout. */
 const region = record({
   layer: name,
@@ -70,10 +80,16 @@ const region = record({
   heads: u32,
 })
 
-/** Part of a query: `keys` are consecutive blocks of the request, the first of them its block number `firstBlock`. */
+/**
+ * Part of a query: `keys` are consecutive blocks of the request, the first of them its block number `firstBlock`.
+ * Earlier blocks of full attention and windows are the engine's own; a checkpoint is never taken to be.
+ */
 const queryGroup = record({ group: u32, firstBlock: u32, keys })
 
-/** Pairs (source, page): source counts the keys of this group in the query, page is the engine's page number. */
+/**
+ * Pairs (source, page): source counts the keys of this group in the query, page is the engine's page number. A lease
+ * holds the sources that its largest boundary needs; others are refused.
+ */
 const restoreGroup = record({ group: u32, pairs })
 
 /** `layers` null: every layer of this rank; else indices into its `regions`. */
@@ -111,7 +127,8 @@ const REQUESTS = {
     }),
   },
   /**
-   * Worker: one rank of an instance joins with its memory. Carries one descriptor an allocation, in their order.
+   * Worker: one rank of an instance joins with its memory. Carries one descriptor for each allocation that is not a
+   * local_mapping, in their order.
    * Answered by `registered`.
    */
   register: {
@@ -130,7 +147,7 @@ const REQUESTS = {
       /** One allocation holds whole pages of all layers of a rank. */
       pageFirst: bool,
       device: record({ kind: choice(['host', 'cuda']), uuid: bytes(16) }),
-      allocations: list(record({ kind: choice(['host_fd', 'cuda_ipc']), bytes: u64 }), DESCRIPTORS_MAX),
+      allocations: list(allocation, DESCRIPTORS_MAX),
       groups: list(
         record({
           id: u32,
@@ -211,6 +228,24 @@ const REQUESTS = {
   ping: { type: 16, body: record({ seq: u64, slotsOutstanding: u32 }) },
   /** Counters of this instance. Answered by `numbers`. */
   stats: { type: 17, body: record({}) },
+  /**
+   * Owned speculation: reads the blocks into DRAM before the request needs them and holds them for its session. Sent
+   * again with the same (requestId, revision) it is a poll. Ends unless it is polled or claimed within the time that
+   * `prepared` says. Answered by `prepared`, `miss` or `busy`.
+   */
+  prepare: { type: 18, body: record({ requestId: u64, revision: u32, groups: list(queryGroup, GROUPS_MAX) }) },
+  /** Asks how far a preparation is, and keeps it. Answered by `prepared`. */
+  prepare_poll: { type: 19, body: record({ ticket: u64 }) },
+  /**
+   * The request has come: a query that takes over what a preparation of the same groups and keys holds. The ticket is
+   * spent unless the claim is refused. Answered as `query` is, for the blocks that were prepared.
+   */
+  claim: {
+    type: 20,
+    body: record({ ticket: u64, requestId: u64, revision: u32, groups: list(queryGroup, GROUPS_MAX) }),
+  },
+  /** A hint that nobody owns: blocks may be read into DRAM, nothing is promised. Answered by `warming` or `busy`. */
+  warm: { type: 21, body: record({ groups: list(queryGroup, GROUPS_MAX) }) },
 } as const
 
 /** Everything the Manager may send: each answers one request, nothing comes unasked. */
@@ -256,10 +291,16 @@ const REPLIES = {
     type: 132,
     body: record({
       /**
-       * Lengths in tokens from the start of the request at which it may be resumed, rising. One for full attention:
-       * block b of a group counts when all ranks published every block from firstBlock to b.
+       * Lengths in tokens from the start of the request at which it may be resumed with what the lease holds, rising,
+       * at most 256: the largest. The lease holds what the last of them needs. When every group is full attention it
+       * is the only one listed: each smaller multiple of the block sizes is served as well.
        */
       boundaries: numbers,
+      /**
+       * Smaller lengths at which the request could be resumed too, with blocks that the lease does not hold, rising,
+       * at most 256: the largest. To use one, query again without the keys behind it.
+       */
+      otherBoundaries: numbers,
       lease: u64,
       /** Blocks under the lease by where the query found them. */
       blocksDram: u32,
@@ -289,6 +330,30 @@ const REPLIES = {
   },
   numbers: { type: 139, body: record({ values: numberList }) },
   pong: { type: 140, body: record({ seq: u64, managerEpoch: u64 }) },
+  prepared: {
+    type: 142,
+    body: record({
+      ticket: u64,
+      /** Blocks that the preparation holds, and those of them that are in DRAM. */
+      blocks: u32,
+      blocksReady: u32,
+      /** Reads are outstanding or will be submitted. */
+      loading: bool,
+      /** Without another poll or a claim, it ends then. */
+      expiresInMs: u32,
+    }),
+  },
+  warming: {
+    type: 143,
+    body: record({
+      /** Blocks that will be read, as far as memory allows. */
+      accepted: u32,
+      /** Blocks that were in DRAM or on their way there. */
+      resident: u32,
+      /** Found blocks that the speculative budget does not cover. */
+      skipped: u32,
+    }),
+  },
   error: {
     type: 141,
     body: record({
@@ -323,6 +388,6 @@ export function isRequestKind(kind: MessageKind): kind is RequestKind {
 
 /** Descriptors that must ride with a message, no more and no fewer. */
 export function descriptorsOf(message: WireMessage): number {
-  if (message.kind === 'register') return message.allocations.length
+  if (message.kind === 'register') return message.allocations.filter(({ kind }) => kind !== 'local_mapping').length
   return message.kind === 'registered' ? 3 : 0
 }

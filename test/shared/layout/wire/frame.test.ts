@@ -150,7 +150,7 @@ test('wire: what does not fit a frame or a field is refused before it is sent', 
   })
 })
 
-test('wire: a register announces one descriptor an allocation, a registered three', (t) => {
+test('wire: a register announces one descriptor an allocation of another process, a registered three', (t) => {
   const counts = SAMPLES.filter(({ message }) => descriptorsOf(message) > 0).map(({ name, message }) => [
     name,
     descriptorsOf(message),
@@ -158,6 +158,7 @@ test('wire: a register announces one descriptor an allocation, a registered thre
   t.deepEqual(counts, [
     ['register: one rank, one region', 1],
     ['register: several of everything', 2],
+    ['register: memory of the same process, between two of the other kinds', 2],
     ['registered', 3],
   ])
 })

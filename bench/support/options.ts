@@ -1,0 +1,55 @@
+import { tmpdir } from 'node:os'
+import { resolve } from 'node:path'
+import { parseArgs } from 'node:util'
+
+/** Pairs of a measurement and its control that a run has at least, unless it is a quick one. */
+export const PAIRS_MIN = 15
+/** Pairs of a run with --quick: it shows that a bench works, and no number of it is evidence. */
+const PAIRS_QUICK = 3
+
+/** What the command line says. */
+export interface BenchOptions {
+  readonly json: boolean
+  /** Folder in which a run makes its own fresh one. */
+  readonly dir: string
+  readonly pairs: number
+  readonly quick: boolean
+}
+
+/** The bench cannot be run as asked, or its control is absent: no number is printed. */
+export class Refusal extends Error {}
+
+/** @throws Refusal for what is not an option, or too few pairs. */
+export function parseOptions(words: readonly string[]): {
+  readonly name: string | null
+  readonly options: BenchOptions
+} {
+  let parsed: ReturnType<typeof parse>
+  try {
+    parsed = parse(words)
+  } catch (error) {
+    throw new Refusal(error instanceof Error ? error.message : String(error))
+  }
+  const { values, positionals } = parsed
+  if (positionals.length > 1) throw new Refusal(`Cannot run ${positionals.length} benches at once: name one`)
+  const quick = values.quick ?? false
+  const pairs = values.pairs === undefined ? (quick ? PAIRS_QUICK : PAIRS_MIN) : Number(values.pairs)
+  if (!Number.isInteger(pairs) || pairs < (quick ? 1 : PAIRS_MIN)) {
+    throw new Refusal(`Cannot compare over ${values.pairs} pairs: at least ${PAIRS_MIN} are needed, or --quick`)
+  }
+  const dir = resolve(values.dir ?? process.env['TMPDIR'] ?? tmpdir())
+  return { name: positionals[0] ?? null, options: { json: values.json ?? false, dir, pairs, quick } }
+}
+
+function parse(words: readonly string[]) {
+  return parseArgs({
+    args: [...words],
+    allowPositionals: true,
+    options: {
+      json: { type: 'boolean' },
+      dir: { type: 'string' },
+      pairs: { type: 'string' },
+      quick: { type: 'boolean' },
+    },
+  })
+}

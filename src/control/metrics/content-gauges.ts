@@ -1,0 +1,20 @@
+/** Gauges that describe capacity or content: everything else must be zero at rest. */
+export const CONTENT_GAUGES: ReadonlySet<string> = new Set([
+  'orbitkv_build_info',
+  'orbitkv_pool_capacity_bytes',
+  'orbitkv_pool_largest_free_bytes',
+  'orbitkv_pool_used_bytes',
+  'orbitkv_cache_resident_bytes',
+  'orbitkv_cache_resident_blocks',
+  'orbitkv_directory_entries',
+  'orbitkv_ssd_used_bytes',
+  'orbitkv_ssd_write_window_bytes',
+  'orbitkv_query_reserved_bytes_peak',
+  'orbitkv_query_reserved_bytes_instance_peak',
+  'orbitkv_pool_used_bytes_peak',
+  'orbitkv_cache_protected_bytes',
+  'orbitkv_warmup_pending_bytes',
+  'orbitkv_hll_cardinality',
+  'orbitkv_hll_total_requests',
+  'orbitkv_hll_estimated_hit_rate',
+])

@@ -1,0 +1,29 @@
+import type { Native } from '../binding/surface.js'
+import type { OrbitClient, WaitOptions } from '../client/client.js'
+import type { InProcessSession } from '../client/in-process.js'
+
+/** An engine as its host sees it. */
+export interface HostedEngine {
+  readonly session: OrbitClient
+  close(): Promise<void>
+  /** Every lane has ended: nothing touches the pages any more. */
+  lanesEnded(): void
+}
+
+/**
+ * What an engine needs of its runtime, the same on the runtime's own thread and on another: a session, and memory that
+ * the runtime's thread keeps in place. Memory is named by its mapping's number, which every thread of the process knows.
+ */
+export interface EngineHost {
+  readonly native: Native
+  /** A greeted session that can register. It is told when every lane has ended. */
+  connect(options: WaitOptions): Promise<InProcessSession>
+  /** Zeroed pages of `bytes` bytes. @throws Error of the system. */
+  allocate(bytes: number): Promise<number>
+  /** Bytes of a SharedArrayBuffer as pages. */
+  lend(bytes: Uint8Array): Promise<number>
+  /** Takes the name away; the memory stays in place until nothing touches it. Never rejects. */
+  release(mapping: number): Promise<void>
+  /** The engine has closed. */
+  left(engine: HostedEngine): void
+}

@@ -1,0 +1,71 @@
+import type { LaneDeath } from '../actors/runtime/spawn.js'
+import { type ManagerConfig, POLICY_DEFAULTS } from '../control/config.js'
+
+/** The SSD tier of a runtime. */
+export interface SsdOptions {
+  /** One file, or folders of shard files; created, never shared with another runtime or Manager. */
+  readonly paths: readonly string[]
+  /** Bytes of all shards together. */
+  readonly capacityBytes: number
+  /** Shard files in each folder; 1 unless given. */
+  readonly shardsPerPath?: number
+  /** Bytes of pages that may wait for their write; a quarter of the pool unless given. */
+  readonly writeQueueBytes?: number
+  /** Bytes of writes in flight at once; 16 MiB a device unless given. */
+  readonly writeInFlightBytes?: number
+}
+
+/** What a runtime is opened with. Bytes are plain numbers below 2^53. */
+export interface OpenOptions {
+  /** Pinned DRAM, whole MiB, populated at once. */
+  readonly poolBytes: number
+  /** None: pages live in DRAM alone. */
+  readonly ssd?: SsdOptions
+  /**
+   * How pages on SSD come back. `dram`, the default: read into the pool during the query. `uring`: leased during the
+   * query, and read during the restore into a window that leaves the pool's content alone.
+   */
+  readonly readRoute?: 'dram' | 'uring'
+  /** `posix` for hosts that forbid io_uring; `uring` unless given. */
+  readonly io?: 'uring' | 'posix'
+  /** Bytes that all open queries may reserve; three quarters of the pool unless given. */
+  readonly queryBudgetBytes?: number
+  /** The same for one engine; all of it unless given. */
+  readonly queryInstanceBudgetBytes?: number
+  /** How long what a query found is kept for its restore, milliseconds; 30,000 unless given. */
+  readonly leaseMs?: number
+  /** Also serves engines of other processes on this socket, in a folder that is private to this user. */
+  readonly socketPath?: string
+  /** Users besides this one whose processes may connect to it. */
+  readonly allowUids?: readonly number[]
+  /**
+   * A lane ended unasked: a bug, or a broken device. Called once, after everything of the runtime was rejected and its
+   * threads have ended. Without it the process ends by an uncaught error.
+   */
+  readonly onDeath?: (death: LaneDeath) => void
+  /** Ends the opening: what has started is ended again. */
+  readonly signal?: AbortSignal
+}
+
+const MIB = 1024 * 1024
+
+/** The Manager's configuration of a runtime. */
+export function configOf(options: OpenOptions): ManagerConfig {
+  const { ssd } = options
+  return {
+    io: options.io ?? 'uring',
+    poolBytes: options.poolBytes,
+    socketPath: options.socketPath ?? null,
+    allowUids: options.allowUids ?? [],
+    ssdPaths: ssd?.paths ?? [],
+    ssdCapacityBytes: ssd?.capacityBytes ?? 0,
+    ssdShardsPerPath: ssd?.shardsPerPath ?? 1,
+    readRoute: options.readRoute ?? 'dram',
+    queryBudgetBytes: options.queryBudgetBytes ?? null,
+    queryInstanceBudgetBytes: options.queryInstanceBudgetBytes ?? null,
+    ...POLICY_DEFAULTS,
+    leaseUs: (options.leaseMs ?? 30_000) * 1000,
+    writeQueueBytes: ssd?.writeQueueBytes ?? null,
+    writeInFlightBytes: ssd?.writeInFlightBytes ?? 16 * MIB,
+  }
+}
