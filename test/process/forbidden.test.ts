@@ -75,7 +75,7 @@ asOther('X4: a peer of another user is refused by name, and the Manager goes on'
     code: 'peer_uid_refused',
     message: /--allow-uid 0/,
   })
-  await t.throwsAsync(connect(greeting), { code: 'peer_uid_refused', message: /user 65534 listens/ })
+  await t.throwsAsync(connect(greeting), { code: 'peer_uid_refused', message: /runs as user 65534/ })
   const raw = RawSession.open(manager.socketPath, [NOBODY_UID])
   await raw.end()
   raw.close()
