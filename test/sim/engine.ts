@@ -169,6 +169,10 @@ export class Engine {
       return this.#probeLater()
     }
     if (!this.process.up) return this.#probeLater()
+    // Admission by frequency keeps new blocks out while DRAM is full of popular ones: there somebody makes room.
+    if (this.world.plan.sizes.lfuAdmission) {
+      this.process.command({ verb: 'drop-dram', delayUs: 0, a: 0, b: 0, c: 0 })
+    }
     this.process.probe(PROBE_CHAIN + 1 + this.number * 8 + (attempt % 8), (ok) => {
       if (attempt !== this.#attempt) return
       if (ok) this.#probe = 'done'

@@ -8,7 +8,8 @@ import type { Entries } from '../storage/entries.js'
 import type { Allocation, CachePolicy, DropReport } from '../storage/ports.js'
 import { Guesses } from './guesses.js'
 
-/** Things that compete in the sketch of admission, at most: bounds it to 4 MiB. */
+/** Things that compete in the sketch of admission: at least so many that they rarely collide, at most 4 MiB of them. */
+const SKETCH_ITEMS_MIN = 1024
 const SKETCH_ITEMS_MAX = 2 ** 20
 
 /**
@@ -39,7 +40,9 @@ export class DramCache {
       },
       policy.protectedBytesMax,
     )
-    this.#sketch = policy.lfuAdmission ? new FrequencySketch(Math.min(SKETCH_ITEMS_MAX, replicasMax)) : null
+    this.#sketch = policy.lfuAdmission
+      ? new FrequencySketch(Math.max(SKETCH_ITEMS_MIN, Math.min(SKETCH_ITEMS_MAX, replicasMax)))
+      : null
     entries.onLeave = (entry, slot) => this.#left(entry, slot)
   }
 
