@@ -2,6 +2,7 @@ import test, { type ExecutionContext } from 'ava'
 import { CancelledError, OrbitKV } from '../../src/index.js'
 import { MIB } from '../../src/shared/base/units.js'
 import { compute, keysOf, SMALL, saveToSsd, wrongBlocks } from '../support/engine-content.js'
+import { HOST_IO } from '../support/host-io.js'
 import { open, testWithSsd, until } from '../support/runtime-bed.js'
 
 const pages = Array.from({ length: SMALL.pages }, (_, page) => page)
@@ -26,7 +27,7 @@ async function settlesAfter(turns: number, call: (signal: AbortSignal) => Promis
 }
 
 test.serial('OrbitKV.open: a signal before or during the start leaves nothing open', async (t) => {
-  const options = { poolBytes: 16 * MIB }
+  const options = { poolBytes: 16 * MIB, io: HOST_IO }
   await endsBySignal(t, (signal) => OrbitKV.open({ ...options, signal }))
   const ended = await settlesAfter(3, (signal) => OrbitKV.open({ ...options, signal }))
   t.true(ended instanceof CancelledError)

@@ -6,6 +6,7 @@ import { MIB } from '../../src/shared/base/units.js'
 import { runChild } from '../support/embedded-process.js'
 import { compute, keysOf, killLane, SMALL, saveToSsd, wrongBlocks } from '../support/engine-content.js'
 import { folderOf } from '../support/folder.js'
+import { HOST_IO } from '../support/host-io.js'
 import { open, optionsOf, testWithSsd, until } from '../support/runtime-bed.js'
 
 const pages = Array.from({ length: SMALL.pages }, (_, page) => page)
@@ -107,7 +108,7 @@ testWithSsd('OrbitKV: close() amid restores settles every one of them, right or 
 test.serial('Runtime: a death rejects everything, once nothing touches the pages, and is reported once', async (t) => {
   const reports: string[] = []
   const onDeath = (death: { name: string }) => void reports.push(death.name)
-  const runtime = await Runtime.open({ poolBytes: 16 * MIB, onDeath })
+  const runtime = await Runtime.open({ poolBytes: 16 * MIB, io: HOST_IO, onDeath })
   const kv = Reflect.construct(OrbitKV, [runtime]) as OrbitKV
   const engine = await kv.register({ ...SMALL, memory: new SharedArrayBuffer(2 * 2 * 16 * 4096) })
   compute(engine, pages)
@@ -127,7 +128,7 @@ test.serial('Runtime: a death rejects everything, once nothing touches the pages
 })
 
 test.serial('Runtime: a death amid close() rejects it', async (t) => {
-  const runtime = await Runtime.open({ poolBytes: 16 * MIB, onDeath: () => {} })
+  const runtime = await Runtime.open({ poolBytes: 16 * MIB, io: HOST_IO, onDeath: () => {} })
   const kv = Reflect.construct(OrbitKV, [runtime]) as OrbitKV
   const engine = await kv.register(SMALL)
   compute(engine, pages)

@@ -403,7 +403,8 @@ test('host stream: a worker that is terminated with copies in flight leaves memo
     t.is(message, 'copying')
     await worker.terminate()
   }
-  t.is(native.mappingsAlive(), alive)
+  // Fewer is well: what earlier tests viewed may be collected meanwhile.
+  t.true(native.mappingsAlive() <= alive)
   t.true(
     readdirSync('/proc/self/task').every(
       (task) => !readFileSync(`/proc/self/task/${task}/comm`, 'utf8').startsWith('orbitkv-stream'),

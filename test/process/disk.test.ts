@@ -8,6 +8,7 @@ import { folderOf } from '../support/folder.js'
 import { endsClean, eventually, ManagerChild } from '../support/manager-child.js'
 import { needs } from '../support/needs.js'
 import { mounting } from '../support/others.js'
+import { testOver } from '../support/test-over.js'
 
 /**
  * S1 to S5: the shard changes or fails underneath. Restores fail or miss and never bring a wrong byte; the damaged
@@ -172,7 +173,7 @@ needs(!('missing' in tiny), 'missing' in tiny ? tiny.missing : '')(
 )
 
 for (const io of ['uring', 'posix'] as const) {
-  test.serial(
+  testOver(io)(
     `S2: a file size limit drops writes and counts them, and the cache goes on, --ssd-io ${io}`,
     async (t) => {
       const manager = await ManagerChild.start(t, { folder: folderOf(t), flags: ['--ssd-io', io] })

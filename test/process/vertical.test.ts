@@ -1,7 +1,8 @@
-import test, { type ExecutionContext } from 'ava'
+import type { ExecutionContext } from 'ava'
 import { ENGINE_LAYOUTS, keysNamed, TestEngine } from '../support/engine.js'
 import { folderOf } from '../support/folder.js'
 import { endsClean, eventually, ManagerChild } from '../support/manager-child.js'
+import { testOver } from '../support/test-over.js'
 
 /**
  * The whole way of a page: engine, Manager, SSD, another engine; once for every route, kind of I/O and layout. Each
@@ -51,7 +52,7 @@ async function travels(
 
 for (const io of ['uring', 'posix'] as const) {
   for (const route of ['dram', 'uring'] as const) {
-    test.serial(
+    testOver(io)(
       `pages travel from engine to SSD to engine: --ssd-io ${io}, route ${route}, every layout`,
       async (t) => {
         const flags = ['--ssd-io', io, ...(route === 'uring' ? ['--ssd-read-path', 'uring'] : [])]

@@ -7,6 +7,7 @@ import { OrbitError, OrbitKV } from '../../src/index.js'
 import { MIB } from '../../src/shared/base/units.js'
 import { collect } from './collect.js'
 import { keysOf, killLane, SMALL, saveToSsd } from './engine-content.js'
+import { HOST_IO } from './host-io.js'
 
 /** Processes that the tests of the embedded runtime start: node embedded-child.js MODE FOLDER [COUNT]. Each says JSON lines. */
 
@@ -20,6 +21,7 @@ function say(line: object): void {
 function openHere(options: Partial<Parameters<typeof OrbitKV.open>[0]> = {}) {
   return OrbitKV.open({
     poolBytes: 16 * MIB,
+    io: HOST_IO,
     ssd: { paths: [join(folder, 'kv.dat')], capacityBytes: 32 * MIB },
     readRoute: 'uring',
     ...options,
@@ -78,7 +80,7 @@ const MODES: Readonly<Record<string, () => Promise<void>>> = {
 
   /** A lane dies and nobody said what then. */
   async death() {
-    const runtime = await Runtime.open({ poolBytes: 16 * MIB })
+    const runtime = await Runtime.open({ poolBytes: 16 * MIB, io: HOST_IO })
     killLane(runtime, 'dram-worker')
     await new Promise(() => {})
   },

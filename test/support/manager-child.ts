@@ -5,6 +5,7 @@ import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import type { ExecutionContext } from 'ava'
 import { CONTENT_GAUGES } from '../../src/control/metrics/content-gauges.js'
+import { HOST_IO } from './host-io.js'
 
 /**
  * A real Manager process for tests: started with flags in a folder of the test, watched through its log and its HTTP
@@ -73,6 +74,7 @@ function defaultFlags({ folder, flags = [], shard }: ManagerStart): string[] {
     ['--pool-size', '32mb'],
     ['--log-level', 'debug'],
   ]
+  if (HOST_IO === 'posix') defaults.push(['--ssd-io', HOST_IO])
   if (shard !== null) {
     defaults.push(['--ssd-cache-path', shard ?? join(folder, 'shard.dat')], ['--ssd-cache-capacity', '64mb'])
   }

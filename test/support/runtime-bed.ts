@@ -5,6 +5,7 @@ import { OrbitKV } from '../../src/index.js'
 import { MIB } from '../../src/shared/base/units.js'
 import { directIoWorks } from './direct-io.js'
 import { folderOf } from './folder.js'
+import { HOST_IO } from './host-io.js'
 import { needs } from './needs.js'
 
 /** Runtimes for tests, closed with them. What engines hold is in engine-content.ts. */
@@ -22,6 +23,7 @@ export type RuntimeOptions = Partial<Parameters<typeof OrbitKV.open>[0]>
 export function optionsOf(t: ExecutionContext, options: RuntimeOptions = {}) {
   return {
     poolBytes: 32 * MIB,
+    io: HOST_IO,
     ssd: { paths: [join(folderOf(t), 'kv.dat')], capacityBytes: 64 * MIB },
     ...options,
   }
