@@ -213,6 +213,30 @@ test.serial('K1: an engine killed with a fenced restore open is drained, and ano
   await engine.stop()
 })
 
+test.serial(
+  'K1: engines killed at any moment of publish, query and restore leave nothing and no wrong byte',
+  async (t) => {
+    const shape = { salt: t.title }
+    for (let round = 0; round < 16; round++) {
+      const victim = await EngineChild.start(t, shared.socketPath, shape)
+      await victim.ask('work', `${t.title} work`, 8)
+      // Spread over the rounds of its work: the moment is what differs, not how long anybody waits.
+      await new Promise((resolve) => setTimeout(resolve, (round * 37) % 50))
+      await victim.kill()
+    }
+    await eventually('every dead engine is gone', async () => (await shared.owned())['orbitkv_sessions'] === undefined)
+    const engine = await TestEngine.start(shared.socketPath, shape)
+    for (let round = 0; round < 8; round++) {
+      const keys = keysNamed(`${t.title} work ${round}`, 8)
+      const found = await engine.find(keys)
+      if (found.kind !== 'ready') continue
+      const blocks = (found.boundaries[0] as number) / BLOCK_TOKENS
+      t.is(await engine.restore(keys.subarray(0, blocks * 32), found.lease), 0)
+    }
+    await engine.stop()
+  },
+)
+
 test.serial('K1: an engine killed inside a fenced publication leaves no key behind', async (t) => {
   const shape = { salt: t.title }
   const victim = await EngineChild.start(t, shared.socketPath, shape)
