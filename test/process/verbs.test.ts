@@ -237,6 +237,54 @@ test.serial(
   },
 )
 
+test.serial('a key that another is writing is not copied twice and not found before it is whole', async (t) => {
+  const shape = { salt: t.title }
+  const keys = keysNamed(t.title, 6)
+  const writer = await EngineChild.start(t, shared.socketPath, shape)
+  t.is(await writer.ask('fenced-publish', t.title, 6), 1)
+  const second = await TestEngine.start(shared.socketPath, shape)
+  t.is((await second.publish(keys))[0]?.bytes, 0)
+  t.is(await second.hits(keys), 0)
+  await writer.kill()
+  await eventually(
+    'the writer has gone',
+    async () => (await second.scheduler.inspect('')).get('operationsOpen') === 0,
+    2_000,
+  )
+  t.true(((await second.publish(keys))[0]?.bytes as number) > 0)
+  const { lease } = await ready(second, keys)
+  t.is(await second.restore(keys, lease), 0)
+  await second.stop()
+})
+
+for (const route of ['dram', 'uring'] as const) {
+  test.serial(
+    `a pool too small for one restore: what fits is restored, the rest is a miss, route ${route}`,
+    async (t) => {
+      const flags = [
+        '--pool-size',
+        '16mb',
+        '--query-budget',
+        '6mb',
+        ...(route === 'uring' ? ['--ssd-read-path', 'uring'] : []),
+      ]
+      const manager = await ManagerChild.start(t, { folder: folderOf(t), flags })
+      const engine = await TestEngine.start(manager.socketPath, { salt: t.title, segmentBytes: 262_144, layers: 2 })
+      const keys = keysNamed(t.title, 24)
+      for (let first = 0; first < 24; first += 4) {
+        await engine.publish(keys.subarray(first * 32, (first + 4) * 32))
+        await engine.toSsd()
+      }
+      const found = await ready(engine, keys)
+      const blocks = (found.boundaries[0] as number) / BLOCK_TOKENS
+      t.is(blocks, 6, 'six blocks of 1 MiB are what the budget holds')
+      t.is(await engine.restore(keys.subarray(0, blocks * 32), found.lease), 0)
+      await engine.stop()
+      await endsClean(t, manager)
+    },
+  )
+}
+
 test.serial('K1: an engine killed inside a fenced publication leaves no key behind', async (t) => {
   const shape = { salt: t.title }
   const victim = await EngineChild.start(t, shared.socketPath, shape)
