@@ -320,6 +320,9 @@ class ManagerProcess(unittest.TestCase):
         from_child, to_parent = os.pipe()
         child = os.fork()
         if child == 0:
+            # With the parent's ends closed, its death ends the reads below.
+            os.close(from_parent)
+            os.close(from_child)
             manager = FakeManager(2)
             os.write(to_parent, manager.path.encode())
             os.read(to_child, 1)
