@@ -48,6 +48,37 @@ export interface MappingReport {
   readonly bytes: number
 }
 
+/** One CUDA device, as the driver lists it. */
+export interface CudaDeviceReport {
+  /** Its place in the driver's list of this process: the N of `cuda:N`. */
+  readonly ordinal: number
+  readonly name: string
+  /** 16 bytes: what processes with another CUDA_VISIBLE_DEVICES know it by. */
+  readonly uuid: Uint8Array
+  readonly memoryBytes: number
+  readonly computeMajor: number
+  readonly computeMinor: number
+}
+
+/** What the CUDA driver offers. Fixed with the first call of a process; makes no context. */
+export interface CudaProbe {
+  readonly available: boolean
+  readonly reason: 'ok' | 'no-library' | 'no-symbol' | 'init-failed' | 'no-device'
+  /** CUresult of the call that failed; 0 when none did. */
+  readonly code: number
+  /** cuDriverGetVersion: 13000 is CUDA 13.0; 0 when unknown. */
+  readonly driverVersion: number
+  readonly devices: readonly CudaDeviceReport[]
+}
+
+/** A CUDA device that this process works with. */
+export interface CudaOpenReport {
+  /** Bytes of the pool that the driver has page-locked and mapped: all of it, or the open failed. */
+  readonly pinnedBytes: number
+  /** `ok`, or why scattered copies and checksums on the device have no kernels: copies go by the copy engine then. */
+  readonly kernels: string
+}
+
 /** The two sealed memfds of a session's completion slots. */
 export interface SlotTableReport {
   readonly slots: number
@@ -93,6 +124,9 @@ export const SUBMIT_READ = 0
 export const SUBMIT_WRITE = 1
 /** Flag: after a full read, check crc32 over the segments; a mismatch completes with -EBADMSG. */
 export const SUBMIT_FLAG_VERIFY = 1
+
+/** A device as streams name it: the host's memory, or a CUDA device by its ordinal. */
+export type DeviceName = 'host' | `cuda:${number}`
 
 export interface PortOptions {
   /** Submission entries in `submissions`; also the ring's depth. A power of two. */
@@ -141,8 +175,8 @@ export interface Port {
   park(timeoutUs: number): number
   /** Reads and writes submitted and not reaped. */
   inFlight(): number
-  /** Opens a device stream owned by this port. Only `host` exists until the CUDA device does. */
-  openStream(device: 'host'): number
+  /** Opens a device stream owned by this port; a CUDA device must be open. Throws ENODEV. */
+  openStream(device: DeviceName): number
   /**
    * Queues copies on a stream: `count` COPY descriptors at `list[offset]`. direction 0 = pool to pages (H2D),
    * 1 = pages to pool (D2H). Small jobs on an idle stream may run inside the call. Completes once with `tag`.
@@ -184,6 +218,13 @@ export interface Port {
 /** Everything native. One object per thread; the registry behind it is one per process. */
 export interface Native {
   probe(): Probe
+  /** Opens libcuda when it is there. Never throws. */
+  cudaProbe(): CudaProbe
+  /**
+   * Retains the device's primary context and page-locks the pool for it; called on main before lanes start. Idempotent
+   * for one pool. Throws ENODEV, ENOMEM, EIO with the driver's words. closePool() unlocks the pool again.
+   */
+  openCudaDevice(ordinal: number, pool: number): CudaOpenReport
 
   /**
    * Refuses (ENOMEM) when `bytes` is above what the cgroup limit or available memory allows; the message has both.
@@ -216,7 +257,23 @@ export interface Native {
   shareBuffer(bytes: Uint8Array): MappingReport
   /** Another number for a mapping, released by itself. Throws ENOENT. */
   borrowMapping(mapping: number): MappingReport
-  /** Test, demo and embedded use: an external view of a mapping for this thread. */
+  /**
+   * Maps memory that another process exported: a raw CUDA IPC handle of 64 bytes, and the bytes of that allocation that
+   * are meant. The device is found by its UUID and must be open. A handle that is mapped already is mapped once more by
+   * count only. Throws ENODEV (no open device has the UUID), ERANGE (outside the real allocation), EINVAL (the driver
+   * refused the handle: freed, of this process, no such); the message has the driver's words.
+   */
+  importDeviceMemory(uuid: Uint8Array, handle: Uint8Array, offsetBytes: number, bytes: number): MappingReport
+  /**
+   * Makes device memory of this process a mapping; its owner keeps it allocated until the mapping is released and no
+   * copy names it. Throws ENODEV, EINVAL (not memory of that device), ENOTSUP (VMM memory: expandable segments).
+   */
+  shareDevicePointer(ordinal: number, pointer: number, bytes: number): MappingReport
+  /** The device that a mapping lies on; throws ENOENT. */
+  mappingDevice(mapping: number): DeviceName
+  /** A copy of bytes of a mapping on any device, made before it returns: canaries. Throws ENOENT, EINVAL, EIO. */
+  readMapping(mapping: number, offset: number, bytes: number): Uint8Array
+  /** Test, demo and embedded use: an external view of a mapping for this thread. Host memory alone: throws ENOTSUP. */
   mappingView(mapping: number, offset: number, bytes: number): Uint8Array
   /**
    * Marks for release: retires the templates that name it; the memory is unmapped when no queued or running copy and
