@@ -42,41 +42,86 @@ export interface ShardReport {
   readonly filesystem: number
 }
 
-/** Memory that a peer passed by descriptor and that is mapped here. */
+/** Memory of a peer, or lent by somebody of this process, that is mapped here. */
 export interface MappingReport {
   readonly mapping: number
   readonly bytes: number
+  /** Where the memory is: copies through it run on streams of this device only. */
+  readonly device: DeviceName
 }
 
-/** One CUDA device, as the driver lists it. */
-export interface CudaDeviceReport {
-  /** Its place in the driver's list of this process: the N of `cuda:N`. */
+/** A CUDA device of this host, as its driver names it. */
+export interface CudaDevice {
+  /** The N of openStream('cuda:N'): the driver's order in this process. */
   readonly ordinal: number
+  /** `GPU-` and 36 characters, lower case. */
+  readonly uuid: string
   readonly name: string
-  /** 16 bytes: what processes with another CUDA_VISIBLE_DEVICES know it by. */
-  readonly uuid: Uint8Array
+  /** Compute capability, major * 10 + minor: 90 for 9.0. */
+  readonly architecture: number
+  readonly multiprocessors: number
   readonly memoryBytes: number
-  readonly computeMajor: number
-  readonly computeMinor: number
+  /** The sticky error that ended this device for this process, or null. */
+  readonly failure: string | null
 }
 
-/** What the CUDA driver offers. Fixed with the first call of a process; makes no context. */
+/** Whether the CUDA driver can be used, and what it offers. Both libraries are opened at run time and never linked. */
 export interface CudaProbe {
   readonly available: boolean
-  readonly reason: 'ok' | 'no-library' | 'no-symbol' | 'init-failed' | 'no-device'
-  /** CUresult of the call that failed; 0 when none did. */
-  readonly code: number
-  /** cuDriverGetVersion: 13000 is CUDA 13.0; 0 when unknown. */
+  /** Why not, with every path that was tried; empty when available. */
+  readonly reason: string
+  /** What was opened; empty when nothing was. */
+  readonly library: string
+  /** As the driver counts: 13000 is 13.0. */
   readonly driverVersion: number
-  readonly devices: readonly CudaDeviceReport[]
+  readonly devices: readonly CudaDevice[]
+  /** The run-time compiler: without it there are no kernels, and every copy goes by the copy engine. */
+  readonly compiler: {
+    readonly available: boolean
+    readonly reason: string
+    readonly library: string
+    /** major * 1000 + minor * 10, as the driver counts. */
+    readonly version: number
+  }
 }
 
-/** A CUDA device that this process works with. */
-export interface CudaOpenReport {
-  /** Bytes of the pool that the driver has page-locked and mapped: all of it, or the open failed. */
-  readonly pinnedBytes: number
-  /** `ok`, or why scattered copies and checksums on the device have no kernels: copies go by the copy engine then. */
-  readonly kernels: string
+/** Device memory as an engine of another process exports it: what importDeviceMemory() takes. */
+export interface DeviceExport {
+  readonly uuid: string
+  /** The 64 bytes of a CUipcMemHandle: it names the whole allocation. */
+  readonly handle: Uint8Array
+  /** Where the mapping starts in that allocation. */
+  readonly offsetBytes: number
+  readonly bytes: number
+}
+
+/** How a stream of a CUDA device carries copies; `auto` looks each job's shape up in a measured table. */
+export type Transfer = 'auto' | 'direct' | 'kernel'
+
+/** What openStream() may be told about a CUDA device's stream; everything has a measured default. */
+export interface StreamOptions {
+  readonly transfer?: Transfer
+  /** Blocks of one copy kernel between pool and device, 1 to 1024. */
+  readonly blocks?: number
+  /** Most bytes that one warp of a copy kernel moves at a time: 512 to 2^20. */
+  readonly tileBytes?: number
+  /** Measure the device's time of each job by events: word 2 of its completion then has it in nanoseconds. */
+  readonly timed?: boolean
+}
+
+export interface StreamReport {
+  readonly device: string
+  readonly transfer: Transfer
+  /** Whether kernels are loaded; a stream without them copies by the copy engine alone. */
+  readonly kernels: boolean
+  /** Why there are no kernels; empty when there are, and for the host. */
+  readonly kernelsReason: string
+  /** Whether the port's pool is registered with the driver (then copies are asynchronous and kernels reach it). */
+  readonly poolRegistered: boolean
+  readonly poolRegisterMs: number
+  /** Jobs that went each way. */
+  readonly directJobs: number
+  readonly kernelJobs: number
 }
 
 /** The two sealed memfds of a session's completion slots. */
@@ -99,7 +144,10 @@ export interface PeerReport {
 export const COMPLETION = {
   /** A read or write: result = bytes or -errno; aux = 0. -EBADMSG: the checksum differs. */
   io: 0,
-  /** A stream job of copies or checksums: result 0 or -errno. */
+  /**
+   * A stream job of copies or checksums: result 0 or -errno (-EIO: the device refused this job; -ENODEV: the device is
+   * lost for this process, see cudaProbe). aux: nanoseconds on the device of a timed stream, else 0.
+   */
   stream: 1,
   /** A listener accepted: tag = listener, result = connection or -errno; aux = 0, or -errno: the peer's end is not seen. */
   accepted: 2,
@@ -124,9 +172,6 @@ export const SUBMIT_READ = 0
 export const SUBMIT_WRITE = 1
 /** Flag: after a full read, check crc32 over the segments; a mismatch completes with -EBADMSG. */
 export const SUBMIT_FLAG_VERIFY = 1
-
-/** A device as streams name it: the host's memory, or a CUDA device by its ordinal. */
-export type DeviceName = 'host' | `cuda:${number}`
 
 export interface PortOptions {
   /** Submission entries in `submissions`; also the ring's depth. A power of two. */
@@ -154,6 +199,9 @@ export interface PortReport {
   readonly registeredFiles: boolean
 }
 
+/** Where a stream works: engine pages in shared memory, or a CUDA device by its ordinal. */
+export type DeviceName = 'host' | `cuda:${number}`
+
 /** An actor's place to submit, reap and sleep. Owned by the thread that opened it; only that thread calls it. */
 export interface Port {
   /** Process-wide number of this port, for wake(). */
@@ -175,8 +223,14 @@ export interface Port {
   park(timeoutUs: number): number
   /** Reads and writes submitted and not reaped. */
   inFlight(): number
-  /** Opens a device stream owned by this port; a CUDA device must be open. Throws ENODEV. */
-  openStream(device: DeviceName): number
+  /**
+   * Opens a device stream owned by this port; `options` is for CUDA devices. The first stream of a CUDA device makes its
+   * primary context, registers the port's pool with the driver and loads the kernels: tenths of a second, so open
+   * streams while starting. Throws ENODEV with the reason when there is no such device or it is lost, ENOMEM when the
+   * driver takes no more.
+   */
+  openStream(device: DeviceName, options?: StreamOptions): number
+  streamReport(stream: number): StreamReport
   /**
    * Queues copies on a stream: `count` COPY descriptors at `list[offset]`. direction 0 = pool to pages (H2D),
    * 1 = pages to pool (D2H). Small jobs on an idle stream may run inside the call. Completes once with `tag`.
@@ -186,6 +240,20 @@ export interface Port {
   copy(stream: number, tag: number, direction: 0 | 1, list: Float64Array, offset: number, count: number): number
   /** Queues `count` CHECKSUM descriptors; result i goes to results[resultBase + i]. Completes once with `tag`. */
   checksum(stream: number, tag: number, list: Float64Array, offset: number, count: number, resultBase: number): number
+  /**
+   * Queues `count` MOVE descriptors at `list[offset]`: device memory to device memory of the stream's device, by one
+   * kernel (or, without kernels, one copy each). As copy(). Runs of one job must not overlap.
+   */
+  move(stream: number, tag: number, list: Float64Array, offset: number, count: number): number
+  /** Queues `count` MAPPED_CHECKSUM descriptors over memory of the stream's device; by a kernel. As checksum(). */
+  checksumMapped(
+    stream: number,
+    tag: number,
+    list: Float64Array,
+    offset: number,
+    count: number,
+    resultBase: number,
+  ): number
   /** Sockets: binds, listens (mode 0600), accepts; completions carry `accepted`. Returns the listener number. Throws. */
   listen(path: string): number
   closeListener(listener: number): void
@@ -218,13 +286,6 @@ export interface Port {
 /** Everything native. One object per thread; the registry behind it is one per process. */
 export interface Native {
   probe(): Probe
-  /** Opens libcuda when it is there. Never throws. */
-  cudaProbe(): CudaProbe
-  /**
-   * Retains the device's primary context and page-locks the pool for it; called on main before lanes start. Idempotent
-   * for one pool. Throws ENODEV, ENOMEM, EIO with the driver's words. closePool() unlocks the pool again.
-   */
-  openCudaDevice(ordinal: number, pool: number): CudaOpenReport
 
   /**
    * Refuses (ENOMEM) when `bytes` is above what the cgroup limit or available memory allows; the message has both.
@@ -257,23 +318,32 @@ export interface Native {
   shareBuffer(bytes: Uint8Array): MappingReport
   /** Another number for a mapping, released by itself. Throws ENOENT. */
   borrowMapping(mapping: number): MappingReport
+  /** What the CUDA driver offers here. Loads it at the first call; cheap afterwards. Never throws. */
+  cudaProbe(): CudaProbe
   /**
-   * Maps memory that another process exported: a raw CUDA IPC handle of 64 bytes, and the bytes of that allocation that
-   * are meant. The device is found by its UUID and must be open. A handle that is mapped already is mapped once more by
-   * count only. Throws ENODEV (no open device has the UUID), ERANGE (outside the real allocation), EINVAL (the driver
-   * refused the handle: freed, of this process, no such); the message has the driver's words.
+   * Maps device memory that another process exported by raw CUDA IPC: `bytes` bytes at `offsetBytes` of the allocation
+   * that the 64-byte `handle` names, on the device with this UUID. Held like any mapping, and closed when its last
+   * holder lets go. Throws ENODEV (no such device, device lost), EINVAL (not inside the allocation; not a handle),
+   * EXDEV (a handle of this very process), EOPNOTSUPP (memory that cannot be exported this way: the message names
+   * PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False), ENOMEM.
    */
-  importDeviceMemory(uuid: Uint8Array, handle: Uint8Array, offsetBytes: number, bytes: number): MappingReport
+  importDeviceMemory(uuid: string, handle: Uint8Array, offsetBytes: number, bytes: number): MappingReport
   /**
-   * Makes device memory of this process a mapping; its owner keeps it allocated until the mapping is released and no
-   * copy names it. Throws ENODEV, EINVAL (not memory of that device), ENOTSUP (VMM memory: expandable segments).
+   * Makes device memory of this process a mapping, for embedded use: the owner keeps it allocated until the mapping has
+   * ended. Throws as importDeviceMemory, and EINVAL for an address that is no device memory of this device.
    */
-  shareDevicePointer(ordinal: number, pointer: number, bytes: number): MappingReport
-  /** The device that a mapping lies on; throws ENOENT. */
-  mappingDevice(mapping: number): DeviceName
-  /** A copy of bytes of a mapping on any device, made before it returns: canaries. Throws ENOENT, EINVAL, EIO. */
-  readMapping(mapping: number, offset: number, bytes: number): Uint8Array
-  /** Test, demo and embedded use: an external view of a mapping for this thread. Host memory alone: throws ENOTSUP. */
+  adoptDeviceMemory(uuid: string, address: number, bytes: number): MappingReport
+  /** Allocates device memory of our own as a mapping; freed when its last holder lets go. Throws ENODEV, ENOMEM. */
+  allocateDeviceMemory(uuid: string, bytes: number): MappingReport
+  /** What another process needs to import a mapping of device memory of this process. Throws EOPNOTSUPP, ENOENT. */
+  exportDeviceMemory(mapping: number): DeviceExport
+  /**
+   * Reads or writes bytes of a mapping through its device and waits: for the canary of a registration and for tests,
+   * never on a data path. Throws ENOENT, EINVAL (outside the mapping), EIO, ENODEV (device lost).
+   */
+  readMapping(mapping: number, offset: number, into: Uint8Array): void
+  writeMapping(mapping: number, offset: number, from: Uint8Array): void
+  /** Test, demo and embedded use: an external view of a mapping for this thread. Throws EOPNOTSUPP for device memory. */
   mappingView(mapping: number, offset: number, bytes: number): Uint8Array
   /**
    * Marks for release: retires the templates that name it; the memory is unmapped when no queued or running copy and
