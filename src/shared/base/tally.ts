@@ -23,7 +23,7 @@ export interface SeriesSpec {
 }
 
 /** What may be off; `ssd_` names belong to the feature `ssd`. */
-export type Feature = 'ssd' | 'protection' | 'lfu'
+export type Feature = 'ssd' | 'protection' | 'lfu' | 'cufile'
 
 /** One named distribution of a lane. Values are observed in `unit`. */
 export interface HistogramSpec {
@@ -31,4 +31,6 @@ export interface HistogramSpec {
   readonly unit: 'us' | 'bytes' | 'bytes_per_second'
   readonly text: string
   readonly labels?: Readonly<Record<string, string>>
+  /** As in SeriesSpec. */
+  readonly feature?: Feature
 }

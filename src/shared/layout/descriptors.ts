@@ -79,6 +79,23 @@ export const SOURCE = {
   key: 15,
 } as const
 
+/**
+ * One granule of a block that goes from engine pages to the SSD by way of GPU staging, and to `poolOffsetBytes` as its
+ * copy in DRAM. `object` numbers the block inside its job: its granules follow one another in the list and in the file.
+ */
+export const TARGET = {
+  doubles: 9,
+  template: 0,
+  granule: 1,
+  page: 2,
+  poolOffsetBytes: 3,
+  file: 4,
+  fileOffsetBytes: 5,
+  bytes: 6,
+  object: 7,
+  itemCount: 8,
+} as const
+
 /** Stands for "no offset" in a descriptor. */
 export const NO_OFFSET = -1
 /** Stands for "no checksum: do not verify" in a descriptor. */

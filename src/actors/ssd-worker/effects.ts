@@ -1,0 +1,121 @@
+import type { DeviceName, Native, Port } from '../../binding/surface.js'
+import { invariant, unreachable } from '../../shared/base/invariant.js'
+import type { Outbox } from '../runtime/outbox.js'
+import type { SsdWorkerEffect, SsdWorkerInput } from './machine.js'
+import { HOST_DEVICE, type SsdWorkerReply } from './messages.js'
+import { STAGING_SLOTS } from './worker.js'
+
+/** The streams of one worker: one a slot, then the one for copies. */
+type Streams = readonly number[]
+
+/** Where the effects of an ssd-worker lane go. */
+export interface SsdWorkerSinks {
+  readonly native: Native
+  readonly port: Port
+  /** By worker, while it is open. */
+  readonly streams: Map<number, Streams>
+  readonly client: Outbox<SsdWorkerReply>
+}
+
+const TO_PAGES = 0
+const FROM_PAGES = 1
+
+/** Performs one effect; returns what it says at once (a fence word, a refusal), else null. */
+export function perform(sinks: SsdWorkerSinks, effect: SsdWorkerEffect): SsdWorkerInput | null {
+  const { native, port } = sinks
+  switch (effect.kind) {
+    case 'open-worker':
+      return { kind: 'worker-opened', worker: effect.worker, code: openWorker(sinks, effect) }
+    case 'close-worker':
+      closeStreams(port, streamsOf(sinks, effect.worker))
+      sinks.streams.delete(effect.worker)
+      return null
+    case 'read': {
+      const { tag, file, fileOffsetBytes, bytes, checks, checkCount, checkBase } = effect
+      const stream = streamsOf(sinks, effect.worker)[effect.slot] as number
+      const result = port.stagingRead(stream, tag, file, fileOffsetBytes, bytes, checks, 0, checkCount, checkBase)
+      return refused(tag, result)
+    }
+    case 'scatter': {
+      const stream = streamsOf(sinks, effect.worker)[effect.slot] as number
+      return refused(effect.tag, port.copy(stream, effect.tag, TO_PAGES, effect.copies, 0, effect.copyCount))
+    }
+    case 'write': {
+      const { tag, file, fileOffsetBytes, stagingOffsetBytes, bytes, zeroFromBytes, copies, copyCount } = effect
+      const stream = streamsOf(sinks, effect.worker)[effect.slot] as number
+      const place = [file, fileOffsetBytes, stagingOffsetBytes, bytes, zeroFromBytes] as const
+      return refused(tag, port.stagingWrite(stream, tag, ...place, copies, 0, copyCount))
+    }
+    case 'copy': {
+      const stream = streamsOf(sinks, effect.worker)[STAGING_SLOTS] as number
+      const { tag, copies, offset, count } = effect
+      return refused(tag, port.copy(stream, tag, effect.toPages ? TO_PAGES : FROM_PAGES, copies, offset, count))
+    }
+    case 'poll-fence':
+      return { kind: 'fence-read', job: effect.job, value: native.slotFence(effect.slots, effect.slot) }
+    case 'finish-slot':
+      native.slotFinish(
+        effect.slots,
+        effect.slot,
+        effect.slotGeneration,
+        effect.state,
+        effect.errorCode,
+        effect.firstFailed,
+        effect.bytes,
+        effect.admitUs,
+        native.monotonicUs(),
+      )
+      return null
+    case 'reply':
+      sinks.client.send(effect.reply)
+      return null
+    default:
+      return unreachable(effect)
+  }
+}
+
+/** What was refused when it was queued will not complete: this is its completion. */
+function refused(tag: number, result: number): SsdWorkerInput | null {
+  return result < 0 ? { kind: 'completed', tag, result } : null
+}
+
+/** 0, or what refused a slot or the stream; then nothing is left open. */
+function openWorker(sinks: SsdWorkerSinks, effect: SsdWorkerEffect & { kind: 'open-worker' }): number {
+  const { port } = sinks
+  const device: DeviceName = effect.device === HOST_DEVICE ? 'host' : `cuda:${effect.device}`
+  const streams: number[] = []
+  for (let slot = 0; slot <= STAGING_SLOTS; slot++) {
+    const stream = slot < STAGING_SLOTS ? port.openStaging(device, effect.slotBytes) : openCopyStream(port, device)
+    if (stream < 0) {
+      closeStreams(port, streams)
+      return stream
+    }
+    streams.push(stream)
+  }
+  sinks.streams.set(effect.worker, streams)
+  return 0
+}
+
+function openCopyStream(port: Port, device: DeviceName): number {
+  try {
+    return port.openStream(device)
+  } catch (error) {
+    const { errno } = error as { errno?: unknown }
+    if (typeof errno !== 'number') throw error
+    return -Math.abs(errno)
+  }
+}
+
+/** Memory that a driver will not let go of may not be freed under it: the process ends instead. */
+function closeStreams(port: Port, streams: Streams): void {
+  for (const stream of streams) {
+    const code = port.closeStream(stream)
+    invariant(code === 0, 'a stream with nothing in flight can be closed', { stream, code })
+  }
+}
+
+function streamsOf(sinks: SsdWorkerSinks, worker: number): Streams {
+  const streams = sinks.streams.get(worker)
+  invariant(streams !== undefined, 'an open worker has streams', { worker })
+  return streams
+}

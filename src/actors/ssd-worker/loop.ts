@@ -1,0 +1,53 @@
+import { loadNative } from '../../binding/load.js'
+import { openLanePort } from '../runtime/lane-port.js'
+import { feed, runLane } from '../runtime/loop.js'
+import { sayReady, workerInput } from '../runtime/spawn.js'
+import { LaneTurn } from '../runtime/turn.js'
+import { Actor } from '../runtime/wiring.js'
+import { perform, type SsdWorkerSinks } from './effects.js'
+import { CHECKS_MAX, type SsdWorkerEffect, type SsdWorkerInput, SsdWorkerMachine } from './machine.js'
+import { replyCodec, requestCodec } from './messages.js'
+import { SSD_WORKER_LAYOUT, type SsdWorkerParams, STAGING_SLOT_BYTES } from './params.js'
+
+/** The port submits no reads and writes of the kernel's for this lane; it carries its streams and its sleep. */
+const PORT_DEPTH = 1
+/** Completions of one reap; more wait inside the port. */
+const COMPLETIONS = 64
+
+/** The ssd-worker: takes restores and writes of the cuFile route, moves them through staging, answers. */
+function main(): void {
+  const { seat, params } = workerInput<SsdWorkerParams>()
+  const native = loadNative()
+  const actor = new Actor(seat, (port) => native.wake(port))
+  const { client, pool, partDescriptors, io } = params
+  const portOptions = { depth: PORT_DEPTH, jobs: COMPLETIONS, results: CHECKS_MAX, pool, io, register: false }
+  const { port, completions, results } = openLanePort(native, actor, portOptions)
+  const options = { slotBytes: STAGING_SLOT_BYTES, partDescriptors }
+  const machine = new SsdWorkerMachine(options, results, actor.counters(SSD_WORKER_LAYOUT))
+  const nowUs = () => native.monotonicUs()
+  const turn = new LaneTurn<SsdWorkerInput, SsdWorkerEffect>(machine, nowUs)
+  const sinks: SsdWorkerSinks = { native, port, streams: new Map(), client: actor.outbox(client, replyCodec) }
+
+  sayReady()
+  runLane({
+    control: actor.control,
+    inboxes: [feed(actor.inbox(client, requestCodec), (request) => turn.step({ kind: 'request', request }))],
+    outboxes: [sinks.client],
+    native: { port, completions, completed: (tag, result) => turn.step({ kind: 'completed', tag, result }) },
+    perform: () => {
+      turn.perform((effect) => {
+        const said = perform(sinks, effect)
+        if (said !== null) turn.step(said)
+      })
+      return 0
+    },
+    hasNativeWork: () => machine.inFlight > 0,
+    nextTickUs: () => machine.nextTickUs,
+    tick: (now) => turn.tick(now),
+    nowUs,
+    ended: () => machine.stopped,
+  })
+  port.close()
+}
+
+main()

@@ -1,0 +1,19 @@
+import type { CounterLayout } from '../../shared/rings/counter-page.js'
+import { SSD_WORKER_HISTOGRAMS, SSD_WORKER_SERIES } from './counters.js'
+
+/** Bytes of one staging slot; two for each instance and device. */
+export const STAGING_SLOT_BYTES = 4 << 20
+
+/** What an ssd-worker lane is started with; ENTRY is its module. */
+export interface SsdWorkerParams {
+  /** Name of the manager in the wiring. */
+  readonly client: string
+  readonly pool: number
+  /** Copies in one part at most. */
+  readonly partDescriptors: number
+  readonly io: 'uring' | 'posix'
+}
+
+export const SSD_WORKER_ENTRY = new URL('./loop.js', import.meta.url)
+
+export const SSD_WORKER_LAYOUT: CounterLayout = { series: SSD_WORKER_SERIES, histograms: SSD_WORKER_HISTOGRAMS }

@@ -1,0 +1,75 @@
+import { invariant } from '../../shared/base/invariant.js'
+import { StagingTurns } from '../../shared/scheduling/staging-turns.js'
+import type { AnyJob, RestoreJob, WriteJob } from './job.js'
+
+/** Staging slots of one worker: one may write while the other reads. */
+export const STAGING_SLOTS = 2
+/** Parts of copies that one worker keeps on its stream. */
+export const COPY_PARTS = 4
+
+/** What a slot is doing. A read goes from `reading` to `scattering` or, when it failed, straight to free. */
+export type Batch =
+  | { readonly kind: 'read'; readonly job: RestoreJob; readonly batch: number; readonly submittedUs: number }
+  | { readonly kind: 'write'; readonly job: WriteJob; readonly chunk: number; readonly submittedUs: number }
+
+/**
+ * One instance's staging on one device.
+ *
+ *   closed ──first job──▶ opening ──opened──▶ open ──close-worker, nothing left──▶ gone
+ *     ▲                      │
+ *     └── refused: its jobs fail, the next one tries again
+ */
+export class Worker {
+  readonly number: number
+  readonly device: number
+  state: 'closed' | 'opening' | 'open' = 'closed'
+  /** `close-worker` has come. */
+  closing = false
+  readonly turns = new StagingTurns<RestoreJob, WriteJob>()
+  /** Jobs with copies to queue; the one at the front has the next part. */
+  readonly copiers: AnyJob[] = []
+  readonly jobs = new Set<AnyJob>()
+  readonly slots: (Batch | null)[] = new Array<Batch | null>(STAGING_SLOTS).fill(null)
+  partsInFlight = 0
+
+  constructor(number: number, device: number) {
+    this.number = number
+    this.device = device
+  }
+
+  get batchesInFlight(): number {
+    let count = 0
+    for (const slot of this.slots) if (slot !== null) count += 1
+    return count
+  }
+
+  get writesInFlight(): number {
+    let count = 0
+    for (const slot of this.slots) if (slot?.kind === 'write') count += 1
+    return count
+  }
+
+  /** A free slot, or -1. */
+  get freeSlot(): number {
+    return this.slots.indexOf(null)
+  }
+
+  occupy(slot: number, batch: Batch): void {
+    invariant(this.slots[slot] === null, 'a batch goes into a free slot', { worker: this.number, slot })
+    this.slots[slot] = batch
+    batch.job.batchesInFlight += 1
+    invariant(this.writesInFlight <= 1, 'one slot is left for demand reads', { worker: this.number })
+  }
+
+  /** The slot's device work has ended, all of it. */
+  vacate(slot: number): Batch {
+    const batch = this.slots[slot]
+    invariant(batch !== null && batch !== undefined, 'a slot that is vacated was in use', {
+      worker: this.number,
+      slot,
+    })
+    this.slots[slot] = null
+    batch.job.batchesInFlight -= 1
+    return batch
+  }
+}
