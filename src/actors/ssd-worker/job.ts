@@ -5,7 +5,7 @@ import { planStagingReads, type StagingReadPlan } from '../../shared/planning/st
 import { planStagingWrites, type StagingChunk } from '../../shared/planning/staging-writes.js'
 import type { Finish } from '../dram-worker/messages.js'
 import type { SsdWorkerRequest } from './messages.js'
-import type { Worker } from './worker.js'
+import type { Batch as BatchOf, StagingWorker } from './worker.js'
 
 /** Copies between DRAM and pages that a job still has to queue, in COPY descriptors. */
 class Copies {
@@ -252,3 +252,5 @@ export class WriteJob extends Job {
 }
 
 export type AnyJob = RestoreJob | WriteJob
+export type Worker = StagingWorker<RestoreJob, WriteJob>
+export type Batch = BatchOf<RestoreJob, WriteJob>

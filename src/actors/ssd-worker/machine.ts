@@ -10,7 +10,7 @@ import type { StagingChunk } from '../../shared/planning/staging-writes.js'
 import { FenceWaits } from '../../shared/scheduling/fence-waits.js'
 import { OperationSlots } from '../../shared/scheduling/operation-slots.js'
 import { SSD_WORKER_COUNT as COUNT, SSD_WORKER_HISTOGRAM as HISTOGRAM } from './counters.js'
-import { type AnyJob, RestoreJob, WriteJob } from './job.js'
+import { type AnyJob, type Batch, RestoreJob, type Worker, WriteJob } from './job.js'
 import {
   GPU_RESTORES_MAX,
   GPU_WRITES_MAX,
@@ -18,7 +18,7 @@ import {
   type SsdWorkerReply,
   type SsdWorkerRequest,
 } from './messages.js'
-import { type Batch, COPY_PARTS, STAGING_SLOTS, Worker } from './worker.js'
+import { COPY_PARTS, STAGING_SLOTS, StagingWorker } from './worker.js'
 
 /** Places for operations: both slots and all parts of every worker. */
 const OPERATIONS = 1024
@@ -135,7 +135,7 @@ export class SsdWorkerMachine {
         const { worker, device } = request
         const fits = worker >= 0 && worker < SSD_WORKERS_MAX && !this.#workers.has(worker)
         invariant(fits, 'a worker number names one worker', { worker })
-        this.#workers.set(worker, new Worker(worker, device))
+        this.#workers.set(worker, new StagingWorker(worker, device))
         return
       }
       case 'restore':

@@ -1,6 +1,5 @@
 import { invariant } from '../../shared/base/invariant.js'
 import { StagingTurns } from '../../shared/scheduling/staging-turns.js'
-import type { AnyJob, RestoreJob, WriteJob } from './job.js'
 
 /** Staging slots of one worker: one may write while the other reads. */
 export const STAGING_SLOTS = 2
@@ -8,9 +7,15 @@ export const STAGING_SLOTS = 2
 export const COPY_PARTS = 4
 
 /** What a slot is doing. A read goes from `reading` to `scattering` or, when it failed, straight to free. */
-export type Batch =
-  | { readonly kind: 'read'; readonly job: RestoreJob; readonly batch: number; readonly submittedUs: number }
-  | { readonly kind: 'write'; readonly job: WriteJob; readonly chunk: number; readonly submittedUs: number }
+export type Batch<Restore, Write> =
+  | { readonly kind: 'read'; readonly job: Restore; readonly batch: number; readonly submittedUs: number }
+  | { readonly kind: 'write'; readonly job: Write; readonly chunk: number; readonly submittedUs: number }
+
+/** A job as its worker counts it. */
+export interface Batched {
+  /** Staging slots that work for it. */
+  batchesInFlight: number
+}
 
 /**
  * One instance's staging on one device.
@@ -19,17 +24,17 @@ export type Batch =
  *     ▲                      │
  *     └── refused: its jobs fail, the next one tries again
  */
-export class Worker {
+export class StagingWorker<Restore extends Batched, Write extends Batched> {
   readonly number: number
   readonly device: number
   state: 'closed' | 'opening' | 'open' = 'closed'
   /** `close-worker` has come. */
   closing = false
-  readonly turns = new StagingTurns<RestoreJob, WriteJob>()
+  readonly turns = new StagingTurns<Restore, Write>()
   /** Jobs with copies to queue; the one at the front has the next part. */
-  readonly copiers: AnyJob[] = []
-  readonly jobs = new Set<AnyJob>()
-  readonly slots: (Batch | null)[] = new Array<Batch | null>(STAGING_SLOTS).fill(null)
+  readonly copiers: (Restore | Write)[] = []
+  readonly jobs = new Set<Restore | Write>()
+  readonly slots: (Batch<Restore, Write> | null)[] = new Array<null>(STAGING_SLOTS).fill(null)
   partsInFlight = 0
 
   constructor(number: number, device: number) {
@@ -54,7 +59,7 @@ export class Worker {
     return this.slots.indexOf(null)
   }
 
-  occupy(slot: number, batch: Batch): void {
+  occupy(slot: number, batch: Batch<Restore, Write>): void {
     invariant(this.slots[slot] === null, 'a batch goes into a free slot', { worker: this.number, slot })
     this.slots[slot] = batch
     batch.job.batchesInFlight += 1
@@ -62,7 +67,7 @@ export class Worker {
   }
 
   /** The slot's device work has ended, all of it. */
-  vacate(slot: number): Batch {
+  vacate(slot: number): Batch<Restore, Write> {
     const batch = this.slots[slot]
     invariant(batch !== null && batch !== undefined, 'a slot that is vacated was in use', {
       worker: this.number,
