@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "addon/device_names.h"
 #include "addon/functions.h"
 #include "addon/instance.h"
 #include "addon/node_api_support.h"
@@ -9,18 +10,14 @@
 
 namespace orbitkv::addon {
 
-namespace {
-
-/// MappingReport in surface.ts.
-napi_value Report(napi_env env, int32_t mapping, uint64_t bytes) {
+napi_value ReportMapping(napi_env env, int32_t number, const Mapping& mapping) {
   napi_value report;
   napi_create_object(env, &report);
-  SetNumber(env, report, "mapping", mapping);
-  SetNumber(env, report, "bytes", static_cast<double>(bytes));
+  SetNumber(env, report, "mapping", number);
+  SetNumber(env, report, "bytes", static_cast<double>(mapping.bytes()));
+  SetText(env, report, "device", DeviceName(mapping.device()));
   return report;
 }
-
-}  // namespace
 
 napi_value CreateSharedMemory(napi_env env, napi_callback_info call) {
   const Arguments<1> arguments(env, call);
@@ -40,7 +37,7 @@ napi_value ImportMemory(napi_env env, napi_callback_info call) {
   if (!ReadInt32(env, arguments[0], &fd)) return ThrowShape(env, "importMemory", "a descriptor");
   return Guarded(env, [&] {
     const auto mapping = Mapping::Import(fd);
-    return Report(env, EngineMemory::Instance().Add(mapping), mapping->bytes());
+    return ReportMapping(env, EngineMemory::Instance().Add(mapping), *mapping);
   });
 }
 
@@ -51,8 +48,8 @@ napi_value ShareBuffer(napi_env env, napi_callback_info call) {
     return ThrowShape(env, "shareBuffer", "a Uint8Array over a SharedArrayBuffer");
   auto* memory = static_cast<std::byte*>(view->memory);
   return Guarded(env, [&] {
-    return Report(env, Instance::Of(env).lent.Lend(env, arguments[0], memory, view->elements),
-                  view->elements);
+    const int32_t number = Instance::Of(env).lent.Lend(env, arguments[0], memory, view->elements);
+    return ReportMapping(env, number, *EngineMemory::Instance().FindMapping(number));
   });
 }
 
@@ -63,7 +60,7 @@ napi_value BorrowMapping(napi_env env, napi_callback_info call) {
   const auto mapping = EngineMemory::Instance().FindMapping(number);
   if (mapping == nullptr) return ThrowErrno(env, ENOENT, "No mapping " + std::to_string(number));
   return Guarded(
-      env, [&] { return Report(env, EngineMemory::Instance().Add(mapping), mapping->bytes()); });
+      env, [&] { return ReportMapping(env, EngineMemory::Instance().Add(mapping), *mapping); });
 }
 
 napi_value MappingView(napi_env env, napi_callback_info call) {
@@ -75,6 +72,8 @@ napi_value MappingView(napi_env env, napi_callback_info call) {
     return ThrowShape(env, "mappingView", "a mapping, an offset and a number of bytes");
   const auto mapping = EngineMemory::Instance().FindMapping(number);
   if (mapping == nullptr) return ThrowErrno(env, ENOENT, "No mapping " + std::to_string(number));
+  if (mapping->device() != kHostDevice)
+    return ThrowErrno(env, EOPNOTSUPP, "Cannot view device memory: read it with readMapping");
   if (!mapping->Contains(offset, bytes))
     return ThrowErrno(env, EINVAL, "Cannot view bytes outside mapping " + std::to_string(number));
   return ExternalBytes(env, mapping->base() + offset, bytes, mapping);

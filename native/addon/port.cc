@@ -87,8 +87,11 @@ constexpr Method kMethods[] = {
     {"inFlight", InFlight},
 
     {"openStream", OpenStream},
+    {"streamReport", ReportStream},
     {"copy", Copy},
     {"checksum", Checksum},
+    {"move", Move},
+    {"checksumMapped", ChecksumMapped},
 
     {"listen", Listen},
     {"closeListener", CloseListener},

@@ -1,10 +1,13 @@
 #include "addon/stream_methods.h"
 
+#include <iterator>
 #include <optional>
 #include <span>
 
+#include "addon/device_names.h"
 #include "addon/instance.h"
 #include "addon/node_api_support.h"
+#include "cuda/devices.h"
 #include "device/jobs.h"
 
 namespace orbitkv::addon {
@@ -22,14 +25,100 @@ std::optional<std::span<const double>> ReadList(napi_env env, napi_value list, n
   return doubles->subspan(first, descriptors * fields);
 }
 
+constexpr const char* kTransfers[] = {"auto", "direct", "kernel"};
+
+/// `Transfer` in surface.ts; nothing for another text.
+std::optional<Transfer> ReadTransfer(napi_env env, napi_value value) {
+  const auto name = ReadString(env, value);
+  for (size_t i = 0; i < std::size(kTransfers); ++i)
+    if (name == kTransfers[i]) return static_cast<Transfer>(i);
+  return std::nullopt;
+}
+
+/// A property of an object; nothing when it is undefined.
+std::optional<napi_value> Given(napi_env env, napi_value object, const char* name) {
+  napi_value value;
+  napi_valuetype type;
+  if (napi_get_named_property(env, object, name, &value) != napi_ok ||
+      napi_typeof(env, value, &type) != napi_ok || type == napi_undefined)
+    return std::nullopt;
+  return value;
+}
+
+/// A whole number in [least, most], or nothing.
+std::optional<uint64_t> ReadWithin(napi_env env, napi_value value, uint64_t least, uint64_t most) {
+  uint64_t number;
+  if (!ReadOffset(env, value, &number) || number < least || number > most) return std::nullopt;
+  return number;
+}
+
+/// `StreamOptions` in surface.ts; nothing when one is malformed.
+std::optional<StreamOptions> ReadStreamOptions(napi_env env, napi_value options) {
+  StreamOptions read;
+  napi_valuetype type;
+  napi_typeof(env, options, &type);
+  if (type == napi_undefined) return read;
+  if (type != napi_object) return std::nullopt;
+  if (const auto given = Given(env, options, "transfer")) {
+    const auto transfer = ReadTransfer(env, *given);
+    if (!transfer) return std::nullopt;
+    read.transfer = *transfer;
+  }
+  if (const auto given = Given(env, options, "blocks")) {
+    const auto blocks = ReadWithin(env, *given, 1, 1024);
+    if (!blocks) return std::nullopt;
+    read.blocks = static_cast<uint32_t>(*blocks);
+  }
+  if (const auto given = Given(env, options, "tileBytes")) {
+    const auto bytes = ReadWithin(env, *given, 512, 1 << 20);
+    if (!bytes) return std::nullopt;
+    read.tile_bytes = *bytes;
+  }
+  if (const auto given = Given(env, options, "timed"))
+    if (!ReadBool(env, *given, &read.timed)) return std::nullopt;
+  return read;
+}
+
 }  // namespace
 
 napi_value OpenStream(napi_env env, napi_callback_info call) {
+  const Arguments<2> arguments(env, call);
+  const auto& port = arguments.bound<OpenedPort>().port;
+  if (port == nullptr) return ThrowErrno(env, EBADF, "This port is closed");
+  const auto name = ReadString(env, arguments[0]);
+  const auto ordinal = name ? ReadDeviceName(*name) : std::nullopt;
+  const auto options = ReadStreamOptions(env, arguments[1]);
+  if (!ordinal) return ThrowShape(env, "openStream", "host or cuda:N");
+  if (!options)
+    return ThrowShape(
+        env, "openStream",
+        "options: transfer auto, direct or kernel, blocks 1 to 1024, tileBytes 512 to "
+        "2^20, timed a boolean");
+  return Guarded(env, [&] {
+    Device& device = *ordinal == kHostDevice ? HostDevice() : cuda::OpenDevice(*ordinal);
+    return Int32(env, port->OpenStream(device, *options));
+  });
+}
+
+napi_value ReportStream(napi_env env, napi_callback_info call) {
   const Arguments<1> arguments(env, call);
   const auto& port = arguments.bound<OpenedPort>().port;
   if (port == nullptr) return ThrowErrno(env, EBADF, "This port is closed");
-  if (ReadString(env, arguments[0]) != "host") return ThrowShape(env, "openStream", "host");
-  return Guarded(env, [&] { return Int32(env, port->OpenStream()); });
+  int32_t stream;
+  if (!ReadInt32(env, arguments[0], &stream) || port->stream(stream) == nullptr)
+    return ThrowShape(env, "streamReport", "a stream of this port");
+  const StreamReport report = port->stream(stream)->report();
+  napi_value object;
+  napi_create_object(env, &object);
+  SetText(env, object, "device", report.device);
+  SetText(env, object, "transfer", kTransfers[static_cast<size_t>(report.transfer)]);
+  SetBoolean(env, object, "kernels", report.kernels);
+  SetText(env, object, "kernelsReason", report.kernels_reason);
+  SetBoolean(env, object, "poolRegistered", report.pool_registered);
+  SetNumber(env, object, "poolRegisterMs", report.pool_register_ms);
+  SetNumber(env, object, "directJobs", static_cast<double>(report.direct_jobs));
+  SetNumber(env, object, "kernelJobs", static_cast<double>(report.kernel_jobs));
+  return object;
 }
 
 napi_value Copy(napi_env env, napi_callback_info call) {
@@ -56,6 +145,31 @@ napi_value Checksum(napi_env env, napi_callback_info call) {
       !ReadOffset(env, arguments[5], &result_base) || port->stream(stream) == nullptr)
     return Int32(env, -EINVAL);
   return Int32(env, port->stream(stream)->Checksum(tag, *list, result_base));
+}
+
+napi_value Move(napi_env env, napi_callback_info call) {
+  const Arguments<5> arguments(env, call);
+  const auto& port = arguments.bound<OpenedPort>().port;
+  if (port == nullptr) return Int32(env, -EBADF);
+  int32_t stream, tag;
+  const auto list = ReadList(env, arguments[2], arguments[3], arguments[4], kMoveDoubles);
+  if (!list || !ReadInt32(env, arguments[0], &stream) || !ReadInt32(env, arguments[1], &tag) ||
+      port->stream(stream) == nullptr)
+    return Int32(env, -EINVAL);
+  return Int32(env, port->stream(stream)->Move(tag, *list));
+}
+
+napi_value ChecksumMapped(napi_env env, napi_callback_info call) {
+  const Arguments<6> arguments(env, call);
+  const auto& port = arguments.bound<OpenedPort>().port;
+  if (port == nullptr) return Int32(env, -EBADF);
+  int32_t stream, tag;
+  uint64_t result_base;
+  const auto list = ReadList(env, arguments[2], arguments[3], arguments[4], kMappedChecksumDoubles);
+  if (!list || !ReadInt32(env, arguments[0], &stream) || !ReadInt32(env, arguments[1], &tag) ||
+      !ReadOffset(env, arguments[5], &result_base) || port->stream(stream) == nullptr)
+    return Int32(env, -EINVAL);
+  return Int32(env, port->stream(stream)->ChecksumMapped(tag, *list, result_base));
 }
 
 }  // namespace orbitkv::addon

@@ -7,7 +7,10 @@
 namespace orbitkv::addon {
 
 ORBITKV_FUNCTION(OpenStream);
+ORBITKV_FUNCTION(ReportStream);
 ORBITKV_FUNCTION(Copy);
 ORBITKV_FUNCTION(Checksum);
+ORBITKV_FUNCTION(Move);
+ORBITKV_FUNCTION(ChecksumMapped);
 
 }  // namespace orbitkv::addon

@@ -17,7 +17,8 @@ class Device {
   virtual ~Device() = default;
 
   /// Throws SystemError.
-  virtual std::unique_ptr<Stream> OpenStream(StreamContext context) = 0;
+  virtual std::unique_ptr<Stream> OpenStream(StreamContext context,
+                                             const StreamOptions& options = {}) = 0;
   virtual std::unique_ptr<Event> CreateEvent() = 0;
 };
 

@@ -11,9 +11,11 @@
 
 namespace orbitkv {
 
-/// Sizes of COPY and CHECKSUM in src/shared/layout/descriptors.ts, in float64.
+/// Sizes of descriptors in src/shared/layout/descriptors.ts, in float64.
 inline constexpr size_t kCopyDoubles = 6;
 inline constexpr size_t kChecksumDoubles = 4;
+inline constexpr size_t kMoveDoubles = 5;
+inline constexpr size_t kMappedChecksumDoubles = 5;
 
 /// One granule, or a part of it, and one engine page.
 struct CopyStep {
@@ -46,8 +48,35 @@ struct ChecksumJob {
 /// Both take whole COPY or CHECKSUM descriptors (src/shared/layout/descriptors.ts) that nobody else
 /// can write any more, and check every one before they return 0. -EINVAL: one is malformed or leads
 /// out of its memory.
-int DecodeCopies(std::span<const double> descriptors, std::shared_ptr<Pool> pool, CopyJob* job);
+/// -EXDEV: a template's memory is not on `device`.
+int DecodeCopies(std::span<const double> descriptors, std::shared_ptr<Pool> pool, int32_t device,
+                 CopyJob* job);
 int DecodeChecksums(std::span<const double> descriptors, std::shared_ptr<Pool> pool,
                     ChecksumJob* job);
+
+/// One run between two mappings of one device; both are addresses there.
+struct MoveStep {
+  std::byte* target;
+  const std::byte* source;
+  uint64_t bytes;
+};
+
+struct MoveJob {
+  std::vector<MoveStep> steps;
+  std::vector<std::shared_ptr<Mapping>> mappings;
+  uint64_t bytes = 0;
+};
+
+/// Checksums of device memory; `granule` of each step is an address there.
+struct MappedChecksumJob {
+  std::vector<ChecksumStep> steps;
+  std::vector<std::shared_ptr<Mapping>> mappings;
+  uint64_t bytes = 0;
+};
+
+/// MOVE and MAPPED_CHECKSUM descriptors, as the two above.
+int DecodeMoves(std::span<const double> descriptors, int32_t device, MoveJob* job);
+int DecodeMappedChecksums(std::span<const double> descriptors, int32_t device,
+                          MappedChecksumJob* job);
 
 }  // namespace orbitkv

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "device/event.h"
 #include "memory/pool.h"
@@ -22,6 +24,29 @@ struct StreamContext {
   /// Where checksum jobs write. Memory of a SharedArrayBuffer: valid until the port has drained the
   /// stream.
   std::span<uint32_t> results;
+};
+
+/// As `Transfer` in surface.ts.
+enum class Transfer { kAuto, kDirect, kKernel };
+
+/// As in surface.ts; 0 stands for the measured default. The host has no use for any.
+struct StreamOptions {
+  Transfer transfer = Transfer::kAuto;
+  uint32_t blocks = 0;
+  uint64_t tile_bytes = 0;
+  bool timed = false;
+};
+
+/// As in surface.ts.
+struct StreamReport {
+  std::string device = "host";
+  Transfer transfer = Transfer::kAuto;
+  bool kernels = false;
+  std::string kernels_reason;
+  bool pool_registered = false;
+  double pool_register_ms = 0;
+  uint64_t direct_jobs = 0;
+  uint64_t kernel_jobs = 0;
 };
 
 /// One ordered queue of copies and checksums on a device. Called by the port's thread only; its
@@ -45,6 +70,10 @@ class Stream {
   virtual int Copy(int32_t tag, CopyDirection direction, std::span<const double> descriptors) = 0;
   /// `descriptors`: whole CHECKSUM descriptors; result i goes to results[result_base + i]. As Copy.
   virtual int Checksum(int32_t tag, std::span<const double> descriptors, size_t result_base) = 0;
+  /// MOVE and MAPPED_CHECKSUM descriptors, as the two above. -EOPNOTSUPP where the device has none.
+  virtual int Move(int32_t tag, std::span<const double> descriptors);
+  virtual int ChecksumMapped(int32_t tag, std::span<const double> descriptors, size_t result_base);
+  virtual StreamReport report() const { return {}; }
   /// Jobs accepted and not yet posted.
   virtual size_t in_flight() const = 0;
   /// Waits until nothing is in flight or MonotonicUs() reaches the deadline; true when nothing is.
@@ -57,6 +86,19 @@ class Stream {
   /// -errno.
   virtual int Wait(const Event& event) = 0;
 
+  /// For devices that no thread of ours watches; a stream with a thread of its own posts by itself.
+  ///
+  /// Looks at the device and posts what has ended. Never blocks; bounded work.
+  virtual void Poll() {}
+  /// When the next completion is worth looking for, as MonotonicUs(): the owner polls until then
+  /// instead of sleeping when it is near. Never, when nothing is in flight.
+  virtual int64_t NextEndUs() const { return kNever; }
+  /// The owner is about to sleep: the end of every job in flight now wakes the sink.
+  virtual void WakeAtEnds() {}
+  static constexpr int64_t kNever = INT64_MAX;
+  /// The next Poll has work of the processor to do.
+  static constexpr int64_t kNow = 0;
+
   /// Jobs that have not started complete with -ECANCELED, so that a drain waits for one job at
   /// most.
   virtual void Cancel() = 0;
@@ -64,5 +106,8 @@ class Stream {
   /// flight.
   virtual void Detach() = 0;
 };
+
+inline int Stream::Move(int32_t, std::span<const double>) { return -EOPNOTSUPP; }
+inline int Stream::ChecksumMapped(int32_t, std::span<const double>, size_t) { return -EOPNOTSUPP; }
 
 }  // namespace orbitkv

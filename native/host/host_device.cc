@@ -9,7 +9,7 @@ namespace {
 
 class Host : public Device {
  public:
-  std::unique_ptr<Stream> OpenStream(StreamContext context) override {
+  std::unique_ptr<Stream> OpenStream(StreamContext context, const StreamOptions&) override {
     return std::make_unique<HostStream>(std::move(context));
   }
   std::unique_ptr<Event> CreateEvent() override { return std::make_unique<HostEvent>(); }

@@ -109,7 +109,7 @@ std::span<const double> HostStream::Snapshot(std::span<const double> descriptors
 int HostStream::Copy(int32_t tag, CopyDirection direction,
                      std::span<const double> descriptors) try {
   CopyTask task{tag, direction, {}};
-  const int decoded = DecodeCopies(Snapshot(descriptors), context_.pool, &task.job);
+  const int decoded = DecodeCopies(Snapshot(descriptors), context_.pool, kHostDevice, &task.job);
   return decoded == 0 ? Accept(std::move(task)) : decoded;
 } catch (const std::bad_alloc&) {
   return -ENOMEM;

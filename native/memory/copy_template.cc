@@ -22,7 +22,9 @@ ItemRun Measure(std::span<const TemplateItem> items) {
 CopyTemplate::CopyTemplate(std::vector<TemplateItem> items,
                            const std::vector<uint32_t>& granule_first,
                            std::vector<std::shared_ptr<Mapping>> mappings)
-    : mappings_(std::move(mappings)), items_(std::move(items)) {
+    : mappings_(std::move(mappings)),
+      items_(std::move(items)),
+      device_(mappings_.empty() ? kHostDevice : mappings_.front()->device()) {
   const std::span<const TemplateItem> all(items_);
   granules_.reserve(granule_first.size() - 1);
   for (size_t g = 0; g + 1 < granule_first.size(); ++g)

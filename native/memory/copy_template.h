@@ -37,8 +37,8 @@ struct ItemRun {
 ///   page_stride
 ///
 /// Every item was held against the real size of its mapping for all its pages, so a copy has only
-/// to check its page number and its place in the pool. A template never changes, and keeps its
-/// mappings mapped.
+/// to check its page number and its place in the pool. All its mappings are of one device. A
+/// template never changes, and keeps its mappings mapped.
 class CopyTemplate {
  public:
   /// `granule_first` has one entry more than there are granules; both are as checked by
@@ -50,11 +50,13 @@ class CopyTemplate {
   bool Run(uint64_t granule, uint64_t first, uint64_t count, ItemRun* run) const;
 
   bool Names(int32_t mapping) const;
+  int32_t device() const { return device_; }
 
  private:
   std::vector<std::shared_ptr<Mapping>> mappings_;
   std::vector<TemplateItem> items_;
   std::vector<ItemRun> granules_;
+  int32_t device_;
 };
 
 }  // namespace orbitkv

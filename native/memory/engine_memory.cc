@@ -154,6 +154,9 @@ int32_t EngineMemory::DefineTemplate(std::span<const double> items,
   std::vector<std::shared_ptr<Mapping>> mappings;
   mappings.reserve(named.size());
   for (auto& [number, mapping] : named) mappings.push_back(std::move(mapping));
+  for (const TemplateItem& item : checked)
+    if (mappings_.at(item.mapping)->device() != mappings.front()->device())
+      Refuse("item", static_cast<uint64_t>(&item - checked.data()), "is on another device");
   templates_.emplace(next_, std::make_shared<CopyTemplate>(std::move(checked), granule_first,
                                                            std::move(mappings)));
   return next_++;

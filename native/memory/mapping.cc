@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <string>
+#include <utility>
 
 #include "base/system_error.h"
 #include "memory/memfd.h"
@@ -24,6 +25,14 @@ std::shared_ptr<Mapping> Mapping::Map(int fd, uint64_t bytes) {
 
 std::shared_ptr<Mapping> Mapping::Lend(std::byte* base, uint64_t bytes) {
   return std::make_shared<Mapping>(base, bytes, Owner::kLender);
+}
+
+std::shared_ptr<Mapping> Mapping::OnDevice(std::byte* base, uint64_t bytes, int32_t device,
+                                           std::shared_ptr<const void> backing) {
+  auto mapping = std::make_shared<Mapping>(base, bytes, Owner::kLender);
+  mapping->device_ = device;
+  mapping->backing_ = std::move(backing);
+  return mapping;
 }
 
 Mapping::Mapping(std::byte* base, uint64_t bytes, Owner owner)

@@ -101,6 +101,21 @@ std::shared_ptr<Pool> Pool::Open(size_t bytes, PoolPages pages) {
   return pool;
 }
 
-Pool::~Pool() { munmap(base_, bytes_); }
+std::shared_ptr<void> Pool::Attached(const void* kind) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [of, attachment] : attached_)
+    if (of == kind) return attachment;
+  return nullptr;
+}
+
+void Pool::Attach(const void* kind, std::shared_ptr<void> attachment) {
+  const std::lock_guard lock(mutex_);
+  attached_.emplace_back(kind, std::move(attachment));
+}
+
+Pool::~Pool() {
+  attached_.clear();
+  munmap(base_, bytes_);
+}
 
 }  // namespace orbitkv

@@ -3,6 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
 
 #include "memory/registry.h"
 
@@ -29,6 +32,11 @@ class Pool {
   size_t huge_page_bytes() const { return huge_page_bytes_; }
   double populate_ms() const { return populate_ms_; }
 
+  /// What a device made for this pool (its registration with a driver) and ends before the pool is
+  /// unmapped; null before the first Attach. `kind` is the address of something static.
+  std::shared_ptr<void> Attached(const void* kind) const;
+  void Attach(const void* kind, std::shared_ptr<void> attachment);
+
   /// True when [offset, offset + bytes) lies inside.
   bool Contains(uint64_t offset, uint64_t bytes) const {
     return bytes <= bytes_ && offset <= bytes_ - bytes;
@@ -41,6 +49,8 @@ class Pool {
   size_t bytes_;
   size_t huge_page_bytes_ = 0;
   double populate_ms_ = 0;
+  mutable std::mutex mutex_;
+  std::vector<std::pair<const void*, std::shared_ptr<void>>> attached_;
 };
 
 /// Pool number -> pool. `Pools().Find(n)` keeps it mapped for as long as the shared_ptr lives.

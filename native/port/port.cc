@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/whole_number.h"
 #include "codec/crc32.h"
-#include "device/device.h"
 #include "posix/posix_queue.h"
 #include "uring/uring_queue.h"
 
@@ -20,6 +19,9 @@ constexpr int64_t kSleepUsMax = 100'000;
 // Same request again after EAGAIN or EINTR before it fails.
 constexpr uint8_t kAttemptsMax = 8;
 constexpr int32_t kParkedNative = 2;
+// A device is polled before a sleep when its end is expected this soon; being woken by it takes 40
+// us.
+constexpr int64_t kSpinUsMax = 100;
 // Largest transfer of one read or write in Linux.
 constexpr uint64_t kTransferBytesMax = 0x7ffff000;
 // Bytes after whose verification the rest waits for the next call: what has been verified goes on
@@ -112,8 +114,8 @@ int Port::Park(int32_t timeout_us) {
   return Collect(sleeps ? 1 : 0, std::min<int64_t>(timeout_us, kSleepUsMax), Until::kWoken);
 }
 
-int32_t Port::OpenStream() {
-  streams_.push_back(HostDevice().OpenStream({sink_, pool_, results_}));
+int32_t Port::OpenStream(Device& device, const StreamOptions& options) {
+  streams_.push_back(device.OpenStream({sink_, pool_, results_}, options));
   return static_cast<int32_t>(streams_.size() - 1);
 }
 
@@ -164,14 +166,16 @@ void Port::Detach() {
 
 int Port::Collect(uint32_t min_complete, int64_t wait_us, Until until) {
   const int64_t deadline_us = wait_us > 0 ? MonotonicUs() + wait_us : 0;
+  PollStreams();
   // What is already here is taken before any sleep: its wake may be spent.
   if (min_complete > 0 && !sink_->empty()) TakeSink();
   if (min_complete > 0 && sockets_ != nullptr && sockets_->ready()) TakeSockets();
   while (true) {
     const uint32_t missing =
         written_ < min_complete ? min_complete - static_cast<uint32_t>(written_) : 0;
-    const int64_t left_us = missing > 0 && wait_us > 0 ? deadline_us - MonotonicUs() : 0;
-    const int advanced = queue_->Advance(missing, std::max<int64_t>(left_us, 0));
+    int64_t left_us = missing > 0 && wait_us > 0 ? deadline_us - MonotonicUs() : 0;
+    const bool sleeps = left_us > 0 && !AwaitStreams(deadline_us, until);
+    const int advanced = queue_->Advance(sleeps ? missing : 0, sleeps ? left_us : 0);
     const bool woken = Reap();
     // Resubmitted requests must reach the kernel before the caller sleeps elsewhere.
     const bool resubmitted = std::exchange(resubmitted_, false);
@@ -189,9 +193,35 @@ bool Port::Reap() {
   ReapIo();
   const bool woken = queue_->TakeWoken();
   if (woken) sink_->ClearWake();
+  PollStreams();
   TakeSink();
   TakeSockets();
   return woken;
+}
+
+void Port::PollStreams() {
+  for (const auto& stream : streams_) stream->Poll();
+}
+
+bool Port::AwaitStreams(int64_t deadline_us, Until until) {
+  int64_t end_us = Stream::kNever;
+  for (const auto& stream : streams_) end_us = std::min(end_us, stream->NextEndUs());
+  if (end_us == Stream::kNever) return false;
+  if (end_us == Stream::kNow) return true;
+  // Reads in flight are reaped in the kernel: then the processor is not kept from it.
+  const int64_t until_us = in_flight() > 0 ? 0 : std::min(end_us, deadline_us);
+  if (until_us - MonotonicUs() <= kSpinUsMax) {
+    do {
+      PollStreams();
+      if (!sink_->empty()) return true;
+      if (until == Until::kWoken && park_word_->load(std::memory_order_acquire) != kParkedNative)
+        return true;
+    } while (MonotonicUs() < until_us);
+  }
+  for (const auto& stream : streams_) stream->WakeAtEnds();
+  // What ended in between has woken nobody.
+  PollStreams();
+  return !sink_->empty();
 }
 
 void Port::TakeSink() {

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "device/stream.h"
+#include "device/device.h"
 #include "net/sockets.h"
 #include "port/completion_sink.h"
 #include "port/io_queue.h"
@@ -50,8 +50,8 @@ class Port {
   int Park(int32_t timeout_us);
   /// Reads and writes submitted and not reaped.
   uint32_t in_flight() const { return depth_ - static_cast<uint32_t>(free_slots_.size()); }
-  /// Opens a stream of the host device; returns its number. Throws SystemError.
-  int32_t OpenStream();
+  /// Opens a stream of a device; returns its number. Throws SystemError.
+  int32_t OpenStream(Device& device = HostDevice(), const StreamOptions& options = {});
   /// Null when there is no such stream.
   Stream* stream(int32_t number) const;
   /// The port's sockets; made, and slept on, from the first call. Throws SystemError.
@@ -92,6 +92,10 @@ class Port {
   /// Takes everything that is there without entering the kernel; true when the owner was woken.
   bool Reap();
   void TakeSink();
+  void PollStreams();
+  /// Before a sleep: polls while a stream's end is near, then has the ends wake us. True when
+  /// something has come.
+  bool AwaitStreams(int64_t deadline_us, Until until);
   void TakeSockets();
   void ReapIo();
   void Emit(const Completion& completion);

@@ -50,6 +50,26 @@ export const CHECKSUM = {
   segmentStrideBytes: 3,
 } as const
 
+/** One run of bytes between two mappings of one device. */
+export const MOVE = {
+  doubles: 5,
+  target: 0,
+  targetOffsetBytes: 1,
+  source: 2,
+  sourceOffsetBytes: 3,
+  bytes: 4,
+} as const
+
+/** One checksum of bytes of a mapping in device memory, shaped as a granule is. */
+export const MAPPED_CHECKSUM = {
+  doubles: 5,
+  mapping: 0,
+  offsetBytes: 1,
+  bytes: 2,
+  segmentBytes: 3,
+  segmentStrideBytes: 4,
+} as const
+
 /**
  * One source of a restore on the explicit SSD route. When `poolOffsetBytes` is not NO_OFFSET the granule is in DRAM
  * and only copied; otherwise it is read from `file` into the lane's window first. `generation` groups the granules
