@@ -92,6 +92,10 @@ constexpr Method kMethods[] = {
     {"checksum", Checksum},
     {"move", Move},
     {"checksumMapped", ChecksumMapped},
+    {"openStaging", OpenStaging},
+    {"stagingRead", StagingRead},
+    {"stagingWrite", StagingWrite},
+    {"closeStream", CloseStream},
 
     {"listen", Listen},
     {"closeListener", CloseListener},

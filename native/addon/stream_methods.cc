@@ -1,17 +1,23 @@
 #include "addon/stream_methods.h"
 
+#include <cerrno>
 #include <iterator>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "addon/device_names.h"
 #include "addon/instance.h"
 #include "addon/node_api_support.h"
 #include "cuda/devices.h"
+#include "cufile/staging.h"
 #include "device/jobs.h"
 
 namespace orbitkv::addon {
 namespace {
+
+/// Far above what a slot has; cuFile registers at most 16 MiB at once.
+constexpr uint64_t kStagingBytesMax = 16 << 20;
 
 /// `count` descriptors of `fields` float64 each at list[offset]; nothing when they are not all
 /// there.
@@ -170,6 +176,66 @@ napi_value ChecksumMapped(napi_env env, napi_callback_info call) {
       !ReadOffset(env, arguments[5], &result_base) || port->stream(stream) == nullptr)
     return Int32(env, -EINVAL);
   return Int32(env, port->stream(stream)->ChecksumMapped(tag, *list, result_base));
+}
+
+napi_value OpenStaging(napi_env env, napi_callback_info call) {
+  const Arguments<2> arguments(env, call);
+  const auto& port = arguments.bound<OpenedPort>().port;
+  if (port == nullptr) return Int32(env, -EBADF);
+  uint64_t bytes;
+  if (!ReadOffset(env, arguments[1], &bytes) || bytes == 0 || bytes > kStagingBytesMax)
+    return Int32(env, -EINVAL);
+  if (ReadString(env, arguments[0]) != "host") return Int32(env, -ENODEV);
+  return Int32(env, port->OpenStaging(bytes));
+}
+
+napi_value StagingRead(napi_env env, napi_callback_info call) {
+  const Arguments<9> arguments(env, call);
+  const auto& port = arguments.bound<OpenedPort>().port;
+  if (port == nullptr) return Int32(env, -EBADF);
+  int32_t stream, tag, file;
+  cufile::Extent extent{};
+  uint64_t result_base;
+  const auto checks =
+      ReadList(env, arguments[5], arguments[6], arguments[7], kChecksumDoubles);
+  if (!checks || !ReadInt32(env, arguments[0], &stream) || !ReadInt32(env, arguments[1], &tag) ||
+      !ReadInt32(env, arguments[2], &file) || !ReadOffset(env, arguments[3], &extent.file_offset) ||
+      !ReadOffset(env, arguments[4], &extent.bytes) ||
+      !ReadOffset(env, arguments[8], &result_base) || port->staging(stream) == nullptr)
+    return Int32(env, -EINVAL);
+  auto registered = cufile::Library::Instance().Find(file);
+  if (registered == nullptr) return Int32(env, -EBADF);
+  return Int32(env, port->staging(stream)->Read(tag, std::move(registered), extent, *checks,
+                                                result_base));
+}
+
+napi_value StagingWrite(napi_env env, napi_callback_info call) {
+  const Arguments<10> arguments(env, call);
+  const auto& port = arguments.bound<OpenedPort>().port;
+  if (port == nullptr) return Int32(env, -EBADF);
+  int32_t stream, tag, file;
+  cufile::Extent extent{};
+  uint64_t zero_from;
+  const auto copies = ReadList(env, arguments[7], arguments[8], arguments[9], kCopyDoubles);
+  if (!copies || !ReadInt32(env, arguments[0], &stream) || !ReadInt32(env, arguments[1], &tag) ||
+      !ReadInt32(env, arguments[2], &file) || !ReadOffset(env, arguments[3], &extent.file_offset) ||
+      !ReadOffset(env, arguments[4], &extent.staging_offset) ||
+      !ReadOffset(env, arguments[5], &extent.bytes) || !ReadOffset(env, arguments[6], &zero_from) ||
+      port->staging(stream) == nullptr)
+    return Int32(env, -EINVAL);
+  auto registered = cufile::Library::Instance().Find(file);
+  if (registered == nullptr) return Int32(env, -EBADF);
+  return Int32(env, port->staging(stream)->Write(tag, std::move(registered), extent, zero_from,
+                                                 *copies));
+}
+
+napi_value CloseStream(napi_env env, napi_callback_info call) {
+  const Arguments<1> arguments(env, call);
+  const auto& port = arguments.bound<OpenedPort>().port;
+  int32_t stream;
+  if (port == nullptr) return Int32(env, -EBADF);
+  if (!ReadInt32(env, arguments[0], &stream)) return Int32(env, -EINVAL);
+  return Int32(env, port->CloseStream(stream));
 }
 
 }  // namespace orbitkv::addon

@@ -12,5 +12,9 @@ ORBITKV_FUNCTION(Copy);
 ORBITKV_FUNCTION(Checksum);
 ORBITKV_FUNCTION(Move);
 ORBITKV_FUNCTION(ChecksumMapped);
+ORBITKV_FUNCTION(OpenStaging);
+ORBITKV_FUNCTION(StagingRead);
+ORBITKV_FUNCTION(StagingWrite);
+ORBITKV_FUNCTION(CloseStream);
 
 }  // namespace orbitkv::addon

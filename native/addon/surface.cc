@@ -17,6 +17,10 @@ constexpr NamedFunction kSurface[] = {
     {"poolView", PoolView},
 
     {"openShard", OpenShard},
+    {"openCuFile", OpenCuFile},
+    {"registerCuFileShard", RegisterCuFileShard},
+    {"closeCuFile", CloseCuFile},
+    {"reserveShard", ReserveShard},
     {"lockPath", LockPath},
     {"unlockPath", UnlockPath},
     {"closeShard", CloseShard},

@@ -142,6 +142,17 @@ std::shared_ptr<ShardFile> OpenShardFile(const std::string& path, uint64_t bytes
   return file;
 }
 
+int ReserveShardFile(ShardFile& file) {
+  int reserved;
+  do {
+    reserved = fallocate(file.fd.get(), 0, 0, static_cast<off_t>(file.bytes));
+  } while (reserved != 0 && errno == EINTR);
+  if (reserved == 0) return 0;
+  const int error = errno;
+  if (ftruncate(file.fd.get(), 0) == 0) file.bytes = 0;
+  return -error;
+}
+
 bool CloseShardFile(int32_t number) {
   const auto file = Files().Remove(number);
   if (file == nullptr) return false;

@@ -39,6 +39,10 @@ inline std::atomic<uint32_t>& ClosedFilesEpoch() {
 /// absent or ours. Throws SystemError.
 std::shared_ptr<ShardFile> OpenShardFile(const std::string& path, uint64_t bytes, bool direct);
 
+/// Allocates the whole length on the disk. 0 or -errno; after an error the file is cut to nothing,
+/// so that it holds no space.
+int ReserveShardFile(ShardFile& file);
+
 /// Takes the name of a file away; the file closes with its last operation. False when there is no
 /// such number.
 bool CloseShardFile(int32_t file);

@@ -127,6 +127,26 @@ int HostStream::Checksum(int32_t tag, std::span<const double> descriptors, size_
   return -ENOMEM;
 }
 
+int HostStream::Transfer(int32_t tag, std::span<const double> gather, std::span<const double> checks,
+                         size_t result_base, std::function<int32_t()> io) try {
+  TransferTask task{tag, {}, std::move(io), {tag, {}, result_base}};
+  if (!gather.empty()) {
+    const int decoded = DecodeCopies(Snapshot(gather), context_.pool, kHostDevice, &task.gather);
+    if (decoded != 0) return decoded;
+  }
+  if (!checks.empty()) {
+    const int decoded = DecodeChecksums(Snapshot(checks), context_.pool, &task.checks.job);
+    if (decoded != 0) return decoded;
+  }
+  const size_t results = context_.results.size();
+  if (result_base > results || task.checks.job.steps.size() > results - result_base) return -EINVAL;
+  if (in_flight() >= kJobsMax) return -EAGAIN;
+  Enqueue(std::move(task));
+  return 0;
+} catch (const std::bad_alloc&) {
+  return -ENOMEM;
+}
+
 /// Only the port's thread accepts, so a stream that it finds idle stays idle until it says
 /// otherwise.
 template <class T>
@@ -202,6 +222,17 @@ void HostStream::Perform(Task& task, bool canceled) {
                         [&](ChecksumTask& sum) {
                           if (!canceled) ChecksumAll(sum);
                           finish(sum.tag, sum.job);
+                        },
+                        [&](TransferTask& transfer) {
+                          int32_t result = -ECANCELED;
+                          if (!canceled) {
+                            CopyAll(transfer.gather, CopyDirection::kPagesToPool);
+                            result = transfer.io();
+                            ChecksumAll(transfer.checks);
+                          }
+                          const int32_t tag = transfer.tag;
+                          transfer = {};
+                          context_.sink->Post({tag, result, 0, CompletionKind::kStream});
                         },
                         [](RecordTask& record) { record.passed.set_value(); },
                         [&](WaitTask& wait) {

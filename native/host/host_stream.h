@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <future>
 #include <mutex>
 #include <thread>
@@ -42,6 +43,11 @@ class HostStream : public Stream {
 
   int Copy(int32_t tag, CopyDirection direction, std::span<const double> descriptors) override;
   int Checksum(int32_t tag, std::span<const double> descriptors, size_t result_base) override;
+  /// In its turn, on the stream's thread: copies `gather` (COPY descriptors, may be empty) out of
+  /// pages, then calls `io`, which may block, then checksums `checks` (CHECKSUM descriptors, may be
+  /// empty) as Checksum does. Completes once with what `io` returned. Returns 0 or -errno.
+  int Transfer(int32_t tag, std::span<const double> gather, std::span<const double> checks,
+               size_t result_base, std::function<int32_t()> io);
   int Record(Event& event) override;
   int Wait(const Event& event) override;
   void Cancel() override;
@@ -60,13 +66,19 @@ class HostStream : public Stream {
     ChecksumJob job;
     size_t result_base;
   };
+  struct TransferTask {
+    int32_t tag;
+    CopyJob gather;
+    std::function<int32_t()> io;
+    ChecksumTask checks;
+  };
   struct RecordTask {
     std::promise<void> passed;
   };
   struct WaitTask {
     std::shared_future<void> passed;
   };
-  using Task = std::variant<CopyTask, ChecksumTask, RecordTask, WaitTask>;
+  using Task = std::variant<CopyTask, ChecksumTask, TransferTask, RecordTask, WaitTask>;
 
   bool idle() const { return in_flight() == 0; }
   /// Copies `descriptors` to memory that only this thread writes.

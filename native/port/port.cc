@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/system_error.h"
 #include "base/whole_number.h"
 #include "codec/crc32.h"
 #include "posix/posix_queue.h"
@@ -69,6 +71,19 @@ bool IsAligned(const IoRequest& request) {
          reinterpret_cast<uintptr_t>(request.memory) % memory_align == 0;
 }
 
+/// Keeps the number of a stream that was closed.
+class ClosedStream : public Stream {
+ public:
+  int Copy(int32_t, CopyDirection, std::span<const double>) override { return -EINVAL; }
+  int Checksum(int32_t, std::span<const double>, size_t) override { return -EINVAL; }
+  int Record(Event&) override { return -EINVAL; }
+  int Wait(const Event&) override { return -EINVAL; }
+  void Cancel() override {}
+  void Detach() override {}
+  size_t in_flight() const override { return 0; }
+  bool Drain(int64_t) override { return true; }
+};
+
 }  // namespace
 
 Port::Port(PortOptions options)
@@ -117,6 +132,34 @@ int Port::Park(int32_t timeout_us) {
 int32_t Port::OpenStream(Device& device, const StreamOptions& options) {
   streams_.push_back(device.OpenStream({sink_, pool_, results_}, options));
   return static_cast<int32_t>(streams_.size() - 1);
+}
+
+int32_t Port::OpenStaging(uint64_t bytes) try {
+  int code = 0;
+  auto staging = cufile::OpenHostStaging({sink_, nullptr, results_}, bytes, &code);
+  if (staging == nullptr) return code;
+  streams_.push_back(std::move(staging));
+  return static_cast<int32_t>(streams_.size() - 1);
+} catch (const SystemError& error) {
+  return -error.error();
+} catch (const std::bad_alloc&) {
+  return -ENOMEM;
+}
+
+int32_t Port::CloseStream(int32_t number) {
+  Stream* closing = stream(number);
+  if (closing == nullptr) return -EINVAL;
+  if (closing->in_flight() > 0) return -EBUSY;
+  if (cufile::Staging* slot = staging(number)) {
+    const int code = slot->Deregister();
+    if (code != 0) return code;
+  }
+  streams_[static_cast<size_t>(number)] = std::make_unique<ClosedStream>();
+  return 0;
+}
+
+cufile::Staging* Port::staging(int32_t number) const {
+  return dynamic_cast<cufile::Staging*>(stream(number));
 }
 
 Stream* Port::stream(int32_t number) const {

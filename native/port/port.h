@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "cufile/staging.h"
 #include "device/device.h"
 #include "net/sockets.h"
 #include "port/completion_sink.h"
@@ -52,8 +53,15 @@ class Port {
   uint32_t in_flight() const { return depth_ - static_cast<uint32_t>(free_slots_.size()); }
   /// Opens a stream of a device; returns its number. Throws SystemError.
   int32_t OpenStream(Device& device = HostDevice(), const StreamOptions& options = {});
+  /// Opens a staging slot of the host device; returns its stream's number, -errno or minus a cuFile
+  /// status.
+  int32_t OpenStaging(uint64_t bytes);
+  /// As in surface.ts.
+  int32_t CloseStream(int32_t number);
   /// Null when there is no such stream.
   Stream* stream(int32_t number) const;
+  /// Null when there is no such stream or it has no slot.
+  cufile::Staging* staging(int32_t number) const;
   /// The port's sockets; made, and slept on, from the first call. Throws SystemError.
   net::Sockets& OpenSockets();
   /// Null when none were opened.
