@@ -331,7 +331,14 @@ class Bed {
     const { pool } = native.openPool(WINDOW_BYTES)
     const seat = new BenchSeat(native, wiring, 'manager')
     const restoreParams: HostRestoreParams = {
-      ...{ client: 'manager', readers: ['host-reader'], pool, windowOffsetBytes: 0, windowBytes: WINDOW_BYTES },
+      ...{
+        client: 'manager',
+        device: 'host' as const,
+        readers: ['host-reader'],
+        pool,
+        windowOffsetBytes: 0,
+        windowBytes: WINDOW_BYTES,
+      },
       ...{ storeReads: IO_DEPTH, parts: RESTORE_PARTS, partDescriptors: PART_DESCRIPTORS, io: 'uring' },
     }
     const clients = ['manager', 'host-restore']

@@ -17,7 +17,8 @@ from .namespace import plain_digest
 from .operations import Operation, OperationResult, Operations, PublishCounts
 
 PROTO_MIN = 1
-PROTO_MAX = 1
+PROTO_MAX = 2
+PROTO_DEVICE_MEMORY = 2
 DEFAULT_TIMEOUT_S = 5.0
 # Between polls of a query that loads: doubles from the first to the last.
 _POLL_FIRST_S = 0.001

@@ -1,12 +1,13 @@
 import { CapabilityError, ConfigError, type ErrorCode, IoError, OrbitError } from '../shared/base/errors.js'
 
 /** What was being opened when the addon threw; `folder`: when node:fs threw. */
-export type Opening = 'pool' | 'folder' | 'shard' | 'lock' | 'port' | 'socket'
+export type Opening = 'pool' | 'folder' | 'shard' | 'lock' | 'port' | 'socket' | 'device'
 
 type Rule = readonly [ErrorClass: new (...args: OrbitErrorArguments) => OrbitError, code: ErrorCode]
 type OrbitErrorArguments = ConstructorParameters<typeof IoError>
 
 const UNAVAILABLE: Rule = [CapabilityError, 'uring_unavailable']
+const NO_DEVICE: Rule = [CapabilityError, 'cuda_unavailable']
 const REFUSED: Rule = [ConfigError, 'path_refused']
 const RUNNING: Rule = [ConfigError, 'already_running']
 const OTHER: Rule = [IoError, 'io_open_failed']
@@ -38,6 +39,7 @@ const RULES: Readonly<Record<Opening, Readonly<Record<string, Rule>>>> = {
     EMFILE: UNAVAILABLE,
     ENFILE: UNAVAILABLE,
   },
+  device: { ENODEV: NO_DEVICE, ENOMEM: NO_DEVICE, EIO: NO_DEVICE, EINVAL: NO_DEVICE },
   socket: { EADDRINUSE: RUNNING, EEXIST: REFUSED, ENAMETOOLONG: REFUSED, EACCES: REFUSED },
 }
 

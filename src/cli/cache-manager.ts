@@ -47,6 +47,8 @@ async function run(flags: FlagValues): Promise<number> {
           ioUring: report.probe,
           pool: report.pool,
           shards: report.shards,
+          ssd: report.routes,
+          cuda: healthOfCuda(report),
         },
       }),
       ready: () => manager.ready,
@@ -70,15 +72,28 @@ async function run(flags: FlagValues): Promise<number> {
         capacity: formatSize(shard.bytes),
         device: shard.device,
       })),
-      readRoute: config.readRoute,
+      readRoute: report.routes?.readRoute,
+      devices: report.devices.map(({ name, uuid }) => (uuid === '' ? name : `${name} ${uuid}`)),
     },
     'serving',
   )
   if (report.io === 'posix') log.warn('--ssd-io posix: reads and writes go through threads, not io_uring')
-  if (config.ssdPaths.length > 0 && flags['ssd-backend'] === 'auto') {
-    log.info({ backend: 'uring', reason: 'this version has no cuFile backend' }, 'ssd backend selected')
+  if (report.routes !== null) {
+    const { kind: _, ...routes } = report.routes
+    log[routes.fellBack ? 'warn' : 'info'](routes, 'ssd backend selected')
+    if (routes.evidence === 'compatibility-allowed') {
+      log.warn('cuFile may answer in compatibility mode: its bytes and times are no evidence of native GDS')
+    }
   }
+  void manager.ssdFellBack.then((code) => {
+    log.error({ code }, 'cuFile failed: new SSD work goes by io_uring until restart, pinned cuFile reads are misses')
+  })
   return untilDrained(manager, server, flags['drain-timeout'], log)
+}
+
+/** What is known of the CUDA driver; UUIDs and reasons, for whoever asks why a device is not served. */
+function healthOfCuda({ cuda, devices }: RunningManager['report']) {
+  return { ...cuda, served: devices.flatMap(({ uuid, name }) => (uuid === '' ? [] : [{ name, uuid }])) }
 }
 
 /** What a start still needs after the Manager runs; when it fails, the Manager ends with it. */

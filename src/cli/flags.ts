@@ -117,19 +117,25 @@ export const FLAGS = {
     example: '--ssd-cache-shards 2',
     help: 'shards in each path',
   },
+  devices: {
+    kind: 'text',
+    default: 'all',
+    example: '--devices all',
+    help: 'CUDA devices whose pages engines may register: all that the driver lists, none, or numbers and UUIDs',
+  },
   'ssd-backend': {
     kind: 'choice',
-    default: 'auto',
+    default: null,
     choices: ['auto', 'uring', 'cufile'],
     example: '--ssd-backend uring',
-    help: 'which I/O capability to start; auto selects io_uring in this version, cufile is refused until it is built',
+    help: 'which I/O capability to start; auto, also when unset: native cuFile where it qualifies, else io_uring',
   },
   'ssd-read-path': {
     kind: 'choice',
     default: null,
     choices: ['uring', 'cufile'],
     example: '--ssd-read-path uring',
-    help: 'pins the route of demand reads: uring reads during the restore; unset reads into DRAM during the query',
+    help: 'pins the route of demand reads, which then happen during the restore; unset: as the backend reads',
   },
   'ssd-io': {
     kind: 'choice',

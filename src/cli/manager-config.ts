@@ -1,4 +1,5 @@
 import type { ManagerConfig } from '../control/config.js'
+import type { DeviceChoice } from '../control/devices.js'
 import { defaultSocketPath } from '../control/private-folder.js'
 import { ConfigError } from '../shared/base/errors.js'
 import type { ReuseWindow } from '../shared/cache/reuse-windows.js'
@@ -47,28 +48,28 @@ const WINDOWS_MAX = 8
 const WINDOW_US_MIN = 1_000_000
 const WINDOW_US_MAX = 7 * 86_400_000_000
 
-function notBuilt(flag: string, value: string, instead: string): never {
+/** Reads `all`, `none`, or a list of numbers and UUIDs. @throws ConfigError config_bad_value */
+export function parseDevices(text: string): DeviceChoice {
+  if (text === 'all' || text === 'none') return text
+  const names = text.split(',').map((each) => each.trim())
+  const bad = names.find((name) => !/^(\d{1,3}|GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$/i.test(name))
+  if (bad === undefined && names.length <= DEVICES_MAX) return names
   throw new ConfigError(
-    'config_not_built',
-    `Cannot use --${flag} ${value}: this version does not have it; ${instead}`,
-    {
-      flag,
-      value,
-    },
+    'config_bad_value',
+    `Cannot use --devices '${text}': all, none, or up to ${DEVICES_MAX} numbers and UUIDs are expected, for example --devices 0,1`,
+    { flag: 'devices', value: bad ?? text },
   )
 }
 
+/** More devices than one host has. */
+const DEVICES_MAX = 32
+
 /**
  * The Manager's configuration of a command line.
- * @throws ConfigError config_not_built, config_conflict or config_bad_value
+ * @throws ConfigError config_bad_value
  */
 export function configOf(flags: FlagValues, uid: number, runtimeFolder: string | undefined): ManagerConfig {
-  if (flags['ssd-backend'] === 'cufile') notBuilt('ssd-backend', 'cufile', 'use auto or uring')
-  if (flags['ssd-read-path'] === 'cufile') notBuilt('ssd-read-path', 'cufile', 'use uring or leave it unset')
   const paths = flags['ssd-cache-path']
-  if (paths.length === 0 && flags['ssd-backend'] !== 'auto') {
-    throw new ConfigError('config_conflict', 'Cannot use --ssd-backend without an SSD tier: give --ssd-cache-path')
-  }
   const allowUids = flags['allow-uid'].map((text) => {
     if (/^\d{1,10}$/.test(text)) return Number(text)
     throw new ConfigError('config_bad_value', `Cannot use --allow-uid '${text}': a user number is expected`, {
@@ -84,7 +85,9 @@ export function configOf(flags: FlagValues, uid: number, runtimeFolder: string |
     ssdPaths: paths,
     ssdCapacityBytes: flags['ssd-cache-capacity'],
     ssdShardsPerPath: flags['ssd-cache-shards'],
-    readRoute: flags['ssd-read-path'] === 'uring' ? 'uring' : 'dram',
+    ssdBackend: flags['ssd-backend'] as ManagerConfig['ssdBackend'],
+    ssdReadPath: flags['ssd-read-path'] as ManagerConfig['ssdReadPath'],
+    devices: parseDevices(flags.devices),
     queryBudgetBytes: flags['query-budget'],
     queryInstanceBudgetBytes: flags['query-instance-budget'],
     queryReadBatchBytes: flags['query-read-batch'],

@@ -15,7 +15,6 @@ export const REFUSED_FLAGS: Readonly<Record<string, string>> = {
   'pool-shards': 'the pool has one allocator, owned by one thread',
   'blockwise-alloc': 'every granule of a page is an allocation of its own, always',
   'hint-value-size': 'the allocator has no size classes to hint at',
-  devices: 'this version serves engine pages in shared memory; devices are not built yet',
   'trace-sample-rate': 'tracing is not built yet',
   'metrics-otel-endpoint': 'OpenTelemetry is not built yet; scrape /metrics',
   'metrics-period-secs': 'OpenTelemetry is not built yet; scrape /metrics',

@@ -1,8 +1,11 @@
+import type { ServedDevice } from '../manager/lanes/served-device.js'
 import { MANAGER_DEFAULTS, type ManagerOptions } from '../manager/options.js'
 import type { WritePolicyName } from '../manager/storage/ports.js'
 import { ConfigError } from '../shared/base/errors.js'
 import { alignDown, MIB, SECTOR_BYTES } from '../shared/base/units.js'
 import type { ReuseWindow } from '../shared/cache/reuse-windows.js'
+import { type SsdRoutes, type SsdSettings, selectSsd } from '../shared/routing/ssd-selection.js'
+import type { DeviceChoice } from './devices.js'
 
 /** What a Manager is started with, in units of the machine: bytes and microseconds. */
 export interface ManagerConfig {
@@ -16,7 +19,12 @@ export interface ManagerConfig {
   readonly ssdPaths: readonly string[]
   readonly ssdCapacityBytes: number
   readonly ssdShardsPerPath: number
-  readonly readRoute: ManagerOptions['readRoute']
+  /** Which I/O capability the SSD tier starts; null is auto. */
+  readonly ssdBackend: SsdSettings['backend']
+  /** Pins the route of demand reads; null: the backend decides. */
+  readonly ssdReadPath: SsdSettings['readPath']
+  /** CUDA devices whose pages may be registered. */
+  readonly devices: DeviceChoice
   readonly queryBudgetBytes: number | null
   readonly queryInstanceBudgetBytes: number | null
   /** Bytes of SSD reads that one query submits at once; 0: all of them. */
@@ -51,7 +59,6 @@ export const POLICY_DEFAULTS = {
 /** What was derived from a configuration and checked. */
 export interface ResolvedConfig extends ManagerConfig {
   readonly shardBytes: number
-  readonly windowBytes: number
   readonly queryBudgetBytes: number
   readonly queryInstanceBudgetBytes: number
   readonly writeQueueBytes: number
@@ -78,8 +85,9 @@ export function resolveConfig(config: ManagerConfig): ResolvedConfig {
       { capacityBytes: ssdCapacityBytes, shards },
     )
   }
-  if (config.readRoute === 'uring' && ssdPaths.length === 0) {
-    throw new ConfigError('config_conflict', 'Cannot use --ssd-read-path without an SSD tier: give --ssd-cache-path')
+  const selection = selectSsd({ ...NOTHING_KNOWN, settings: ssdSettings(config) })
+  if (selection.kind === 'refused' && selection.code === 'config_conflict') {
+    throw new ConfigError(selection.code, selection.message, selection.values)
   }
   if (config.queryReadBatchesMax > 0 && config.queryReadBatchBytes === 0) {
     throw new ConfigError(
@@ -93,7 +101,7 @@ export function resolveConfig(config: ManagerConfig): ResolvedConfig {
   }
   const queryBudgetBytes = config.queryBudgetBytes ?? Math.floor(poolBytes * 0.75)
   const instanceBytes = config.queryInstanceBudgetBytes ?? queryBudgetBytes
-  if (config.readRoute === 'dram' && queryBudgetBytes > poolBytes) {
+  if (config.ssdReadPath === null && queryBudgetBytes > poolBytes) {
     throw new ConfigError(
       'config_conflict',
       `Cannot reserve ${queryBudgetBytes} bytes for queries in a pool of ${poolBytes}: lower --query-budget`,
@@ -107,10 +115,6 @@ export function resolveConfig(config: ManagerConfig): ResolvedConfig {
       { instanceBytes, queryBudgetBytes },
     )
   }
-  const windowBytes = alignDown(
-    Math.max(WINDOW_BYTES_MIN, Math.min(WINDOW_BYTES, Math.floor(poolBytes / WINDOW_POOL_SHARE))),
-    MIB,
-  )
   const writeQueueBytes = config.writeQueueBytes ?? Math.floor(poolBytes / 4)
   if (writeQueueBytes > poolBytes) {
     throw new ConfigError(
@@ -123,22 +127,51 @@ export function resolveConfig(config: ManagerConfig): ResolvedConfig {
     ...config,
     poolBytes,
     shardBytes,
-    windowBytes,
     queryBudgetBytes,
     queryInstanceBudgetBytes: instanceBytes,
     writeQueueBytes,
   }
 }
 
+/** What the operator said of the SSD tier. */
+export function ssdSettings(config: ManagerConfig): SsdSettings {
+  return { backend: config.ssdBackend, readPath: config.ssdReadPath, paths: config.ssdPaths.length }
+}
+
+/** Contradictions of flags show before anything is known of the host. */
+const NOTHING_KNOWN = { cudaDevices: 0, kernelsFailure: null, shards: [], cufile: null } as const
+
+/**
+ * Bytes of the pool that the host-restore lane of each device reads into, whole MiB: an eighth of the pool for all.
+ * @throws ConfigError config_conflict when the windows would leave less than half of the pool.
+ */
+export function windowBytesOf(poolBytes: number, devices: number): number {
+  const share = Math.floor(poolBytes / WINDOW_POOL_SHARE / devices)
+  const windowBytes = alignDown(Math.max(WINDOW_BYTES_MIN, Math.min(WINDOW_BYTES, share)), MIB)
+  if (devices === 1 || devices * windowBytes <= poolBytes / 2) return windowBytes
+  throw new ConfigError(
+    'config_conflict',
+    `Cannot restore to ${devices} devices with a pool of ${poolBytes} bytes: each needs a window of ${windowBytes}; raise --pool-size or name fewer --devices`,
+    { devices, poolBytes, windowBytes },
+  )
+}
+
 /** The machine's options of a configuration. */
-export function managerOptions(config: ResolvedConfig, epoch: number, uids: readonly number[]): ManagerOptions {
+export function managerOptions(
+  config: ResolvedConfig,
+  devices: readonly ServedDevice[],
+  routes: SsdRoutes | null,
+  epoch: number,
+  uids: readonly number[],
+): ManagerOptions {
   return {
     ...MANAGER_DEFAULTS,
     ownPid: process.pid,
     epoch,
     uids,
     ssd: config.ssdPaths.length > 0,
-    readRoute: config.readRoute,
+    devices,
+    routes: routes ?? MANAGER_DEFAULTS.routes,
     queryBudgetBytes: config.queryBudgetBytes,
     queryInstanceBudgetBytes: config.queryInstanceBudgetBytes,
     leaseUs: config.leaseUs,

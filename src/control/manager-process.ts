@@ -12,28 +12,33 @@ import { WRITEBACK_ENTRY, WRITEBACK_LAYOUT, type WritebackParams } from '../acto
 import { opening } from '../binding/errors.js'
 import { loadNative } from '../binding/load.js'
 import { describeProbe } from '../binding/probe.js'
-import type { Native, PoolReport, Probe } from '../binding/surface.js'
+import type { CudaProbe, Native, PoolReport, Probe } from '../binding/surface.js'
 import { controlReplyCodec, controlRequestCodec } from '../manager/codecs.js'
+import type { ServedDevice } from '../manager/lanes/served-device.js'
 import type { ControlReply, ControlRequest } from '../manager/messages.js'
 import { ACTOR, MANAGER_ENTRY, type ManagerParams } from '../manager/params.js'
 import { managerLayout } from '../manager/series.js'
 import { CapabilityError } from '../shared/base/errors.js'
 import { SECTOR_BYTES } from '../shared/base/units.js'
 import type { CounterLayout } from '../shared/rings/counter-page.js'
-import { type ManagerConfig, managerOptions, type ResolvedConfig, resolveConfig } from './config.js'
+import type { SsdRoutes } from '../shared/routing/ssd-selection.js'
+import { type ManagerConfig, managerOptions, type ResolvedConfig, resolveConfig, windowBytesOf } from './config.js'
 import { Crew } from './crew.js'
 import { checkDescriptorLimit } from './descriptors.js'
+import { servedDevices } from './devices.js'
 import { CONTENT_GAUGES } from './metrics/content-gauges.js'
 import { featuresOf, shownWith } from './metrics/features.js'
 import type { Page, Shown } from './metrics/page-metrics.js'
 import { gaugesOf, metricsOf } from './metrics/registry.js'
 import { ensurePrivateFolder } from './private-folder.js'
 import { type OpenShards, openShards } from './shards.js'
+import { type ChosenRoutes, chooseRoutes } from './ssd-routes.js'
 
-/** Where host-restore's window lies: the first bytes of the pool's memory that the manager does not allocate. */
+/** Where the windows of the host-restore lanes lie, one after the other: from the first byte that the manager does not allocate. */
 interface Memory {
   readonly report: PoolReport
   readonly windowOffsetBytes: number
+  /** Of each device. */
   readonly windowBytes: number
 }
 
@@ -46,6 +51,11 @@ export interface StartReport {
   readonly shards: OpenShards['reports']
   readonly stores: number
   readonly config: ResolvedConfig
+  /** How the SSD tier is used, and why; null without one. */
+  readonly routes: SsdRoutes | null
+  readonly cuda: CudaProbe
+  /** Whose pages may be registered; the host is the first. */
+  readonly devices: readonly ServedDevice[]
 }
 
 /** How a Manager ended. */
@@ -67,6 +77,9 @@ export const PART_DESCRIPTORS = 32
  */
 export const RESTORE_PARTS = 4
 
+/** What cuFile may use is laid out in whole pages of the filesystem. */
+const CUFILE_EXTENT_BYTES = 4096
+
 /** Rows of the directory: an entry of 64 bytes for every 4 KiB of the tiers, within bounds. */
 const ENTRIES_MIN = 1 << 16
 const ENTRIES_MAX = 1 << 26
@@ -87,6 +100,8 @@ export class RunningManager {
   private readonly drained: Promise<number>
   /** Resolves when a client sends DRAIN: whoever owns this Manager drains it then. */
   readonly drainAsked: Promise<void>
+  /** Resolves when a cuFile failure stops new cuFile work until restart, with what the device said; else never. */
+  readonly ssdFellBack: Promise<number>
   private serving = true
 
   private constructor(parts: {
@@ -98,6 +113,7 @@ export class RunningManager {
     pages: readonly Page[]
     drained: Promise<number>
     drainAsked: Promise<void>
+    ssdFellBack: Promise<number>
     release: () => void
   }) {
     this.report = parts.report
@@ -108,9 +124,15 @@ export class RunningManager {
     this.pages = parts.pages
     this.drained = parts.drained
     this.drainAsked = parts.drainAsked
+    this.ssdFellBack = parts.ssdFellBack
     const ssd = parts.shards.stores > 0
-    this.shown = shownWith(featuresOf(parts.report.config))
-    this.metrics = metricsOf(this.pages, this.shown, { io: parts.report.io, ssd: ssd ? 'on' : 'off' })
+    this.shown = shownWith(featuresOf(parts.report.config, parts.report.routes))
+    this.metrics = metricsOf(
+      this.pages,
+      this.shown,
+      { io: parts.report.io, ssd: ssd ? 'on' : 'off' },
+      parts.report.routes,
+    )
   }
 
   /** Starts everything; resolves when engines may connect. @throws ConfigError, CapabilityError, IoError */
@@ -128,11 +150,16 @@ export class RunningManager {
     }
     const uid = process.getuid?.() ?? 0
     if (resolved.socketPath !== null) ensurePrivateFolder(resolved.socketPath, uid)
-    const memory = openMemory(native, resolved)
-    let shards: OpenShards
+    const cuda = native.cudaProbe()
+    const devices = servedDevices(resolved.devices, cuda)
+    const memory = openMemory(native, resolved, devices.length)
+    let shards: OpenShards | null = null
+    let chosen: ChosenRoutes | null
     try {
       shards = openShards(native, resolved)
+      chosen = chooseRoutes(native, resolved, cuda, devices.length - 1, shards)
     } catch (error) {
+      shards?.close()
       native.closePool(memory.report.pool)
       throw error
     }
@@ -145,14 +172,18 @@ export class RunningManager {
       shards: shards.reports,
       stores: shards.stores,
       config: resolved,
+      routes: chosen?.routes ?? null,
+      cuda,
+      devices,
     }
     const leaveExit = endNativeWorkAtExit(native)
     const release = () => {
       leaveExit()
+      chosen?.close()
       shards.close()
       native.closePool(memory.report.pool)
     }
-    const crew = new Crew(wire(shards.stores, resolved), onDeath)
+    const crew = new Crew(wire(devices, shards.stores, resolved), onDeath)
     try {
       return await RunningManager.man(crew, native, memory, shards, report, [uid, ...resolved.allowUids], release)
     } catch (error) {
@@ -173,6 +204,7 @@ export class RunningManager {
   ): Promise<RunningManager> {
     const { wiring, lanes } = crew
     const { config } = report
+    const devices = report.devices.map(({ name }) => name)
     const common = { pool: memory.report.pool, io: config.io } as const
     const submits = { ...common, depth: IO_DEPTH, register: true } as const
     const copies = {
@@ -182,22 +214,25 @@ export class RunningManager {
       partDescriptors: PART_DESCRIPTORS,
     } as const
     for (let store = 0; store < shards.stores; store++) {
-      const reader: HostReaderParams = { ...submits, clients: [ACTOR.manager, ACTOR.hostRestore] }
+      const reader: HostReaderParams = { ...submits, clients: [ACTOR.manager, ...devices.map(ACTOR.hostRestore)] }
       crew.spawn(ACTOR.hostReader(store), HOST_READER_ENTRY, reader)
       const writer: WritebackParams = { ...submits, client: ACTOR.manager, windowBytes: config.writeInFlightBytes }
       crew.spawn(ACTOR.writeback(store), WRITEBACK_ENTRY, writer)
     }
-    const dram: DramWorkerParams = copies
-    crew.spawn(ACTOR.dramWorker, DRAM_WORKER_ENTRY, dram)
-    const restore: HostRestoreParams = {
-      ...copies,
-      parts: RESTORE_PARTS,
-      readers: Array.from({ length: shards.stores }, (_, store) => ACTOR.hostReader(store)),
-      windowOffsetBytes: memory.windowOffsetBytes,
-      windowBytes: memory.windowBytes,
-      storeReads: IO_DEPTH,
+    for (const [place, device] of devices.entries()) {
+      const dram: DramWorkerParams = { ...copies, device }
+      crew.spawn(ACTOR.dramWorker(device), DRAM_WORKER_ENTRY, dram)
+      const restore: HostRestoreParams = {
+        ...copies,
+        device,
+        parts: RESTORE_PARTS,
+        readers: Array.from({ length: shards.stores }, (_, store) => ACTOR.hostReader(store)),
+        windowOffsetBytes: memory.windowOffsetBytes + place * memory.windowBytes,
+        windowBytes: memory.windowBytes,
+        storeReads: IO_DEPTH,
+      }
+      crew.spawn(ACTOR.hostRestore(device), HOST_RESTORE_ENTRY, restore)
     }
-    crew.spawn(ACTOR.hostRestore, HOST_RESTORE_ENTRY, restore)
     await crew.whole(Promise.all(lanes.map((lane) => lane.ready)))
 
     const actor = new Actor(wiring.seat(ACTOR.main), (port) => native.wake(port))
@@ -214,22 +249,30 @@ export class RunningManager {
     const drainAsked = new Promise<void>((resolve) => {
       asked = resolve
     })
+    let fellBack: (code: number) => void = () => {}
+    const ssdFellBack = new Promise<number>((resolve) => {
+      fellBack = resolve
+    })
     const inbox = feed(actor.inbox<ControlReply>(ACTOR.manager, controlReplyCodec), (reply) => {
       if (reply.kind === 'serving') served()
       else if (reply.kind === 'drain-asked') asked()
+      else if (reply.kind === 'ssd-fallback') fellBack(reply.code)
       else ended(reply.unfinished)
     })
     const seat = new MainSeat(actor, [inbox], [outbox])
     seat.open()
     crew.seat = seat
-    const manager = crew.spawn(ACTOR.manager, MANAGER_ENTRY, managerParams(config, memory, shards, report.epoch, uids))
+    const manager = crew.spawn(ACTOR.manager, MANAGER_ENTRY, managerParams(report, memory, shards, uids))
     await crew.whole(Promise.all([manager.ready, serving]))
     crew.complete()
     const pages = [
       { buffer: wiring.seat(ACTOR.manager).counters, layout: managerLayout(config.reuseWindows) },
-      ...laneNames(shards.stores).map(({ name, layout }) => ({ buffer: wiring.seat(name).counters, layout })),
+      ...laneNames(report.devices, shards.stores).map(({ name, layout }) => ({
+        buffer: wiring.seat(name).counters,
+        layout,
+      })),
     ]
-    return new RunningManager({ report, shards, lanes, seat, outbox, pages, drained, drainAsked, release })
+    return new RunningManager({ report, shards, lanes, seat, outbox, pages, drained, drainAsked, ssdFellBack, release })
   }
 
   /** False from the moment a drain begins. */
@@ -303,17 +346,20 @@ function endNativeWorkAtExit(native: Native): () => void {
   }
 }
 
-function openMemory(native: Native, config: ResolvedConfig): Memory {
-  const windowBytes = config.ssdPaths.length > 0 ? config.windowBytes : 0
+function openMemory(native: Native, config: ResolvedConfig, devices: number): Memory {
+  const windowBytes = config.ssdPaths.length > 0 ? windowBytesOf(config.poolBytes, devices) : 0
   const report = opening('pool', () => native.openPool(config.poolBytes))
-  return { report, windowOffsetBytes: config.poolBytes - windowBytes, windowBytes }
+  return { report, windowOffsetBytes: config.poolBytes - devices * windowBytes, windowBytes }
 }
 
-function laneNames(stores: number): { readonly name: string; readonly layout: CounterLayout }[] {
-  const names: { readonly name: string; readonly layout: CounterLayout }[] = [
-    { name: ACTOR.dramWorker, layout: DRAM_WORKER_LAYOUT },
-    { name: ACTOR.hostRestore, layout: HOST_RESTORE_LAYOUT },
-  ]
+function laneNames(
+  devices: readonly ServedDevice[],
+  stores: number,
+): { readonly name: string; readonly layout: CounterLayout }[] {
+  const names: { readonly name: string; readonly layout: CounterLayout }[] = devices.flatMap(({ name }) => [
+    { name: ACTOR.dramWorker(name), layout: DRAM_WORKER_LAYOUT },
+    { name: ACTOR.hostRestore(name), layout: HOST_RESTORE_LAYOUT },
+  ])
   for (let store = 0; store < stores; store++) {
     names.push({ name: ACTOR.hostReader(store), layout: HOST_READER_LAYOUT })
     names.push({ name: ACTOR.writeback(store), layout: WRITEBACK_LAYOUT })
@@ -322,22 +368,23 @@ function laneNames(stores: number): { readonly name: string; readonly layout: Co
 }
 
 /** Every actor and every ring. */
-function wire(stores: number, config: ResolvedConfig): Wiring {
+function wire(devices: readonly ServedDevice[], stores: number, config: ResolvedConfig): Wiring {
   const wiring = new Wiring()
   wiring.actor(ACTOR.main, { series: [], histograms: [] })
   wiring.actor(ACTOR.manager, managerLayout(config.reuseWindows))
-  for (const { name, layout } of laneNames(stores)) wiring.actor(name, layout)
+  for (const { name, layout } of laneNames(devices, stores)) wiring.actor(name, layout)
   wiring.connectPair(ACTOR.main, ACTOR.manager)
-  for (const { name } of laneNames(stores)) wiring.connectPair(ACTOR.manager, name)
-  for (let store = 0; store < stores; store++) wiring.connectPair(ACTOR.hostRestore, ACTOR.hostReader(store))
+  for (const { name } of laneNames(devices, stores)) wiring.connectPair(ACTOR.manager, name)
+  for (const { name } of devices) {
+    for (let store = 0; store < stores; store++) wiring.connectPair(ACTOR.hostRestore(name), ACTOR.hostReader(store))
+  }
   return wiring
 }
 
 function managerParams(
-  config: ResolvedConfig,
+  { config, devices, routes, epoch }: StartReport,
   memory: Memory,
   shards: OpenShards,
-  epoch: number,
   uids: readonly number[],
 ): ManagerParams {
   const seed = randomBytes(8)
@@ -346,13 +393,13 @@ function managerParams(
     io: config.io,
     pool: memory.report.pool,
     socketPath: config.socketPath,
-    options: managerOptions(config, epoch, uids),
+    options: managerOptions(config, devices, routes, epoch, uids),
     storage: {
       poolBytes: memory.windowOffsetBytes,
       entriesMax: Math.min(ENTRIES_MAX, Math.max(ENTRIES_MIN, Math.ceil(tierBytes / 4096))),
       directorySeed: [seed.readUInt32LE(0), seed.readUInt32LE(4)],
       shards: shards.places,
-      extentAlignmentBytes: SECTOR_BYTES,
+      extentAlignmentBytes: routes?.backend === 'cufile' ? CUFILE_EXTENT_BYTES : SECTOR_BYTES,
       writeQueueBytesMax: config.writeQueueBytes,
       writeWindowBytes: config.writeInFlightBytes,
       writeWindowBytesMin: Math.min(config.writeInFlightBytes, 4 << 20),

@@ -1,4 +1,5 @@
 import type { RunningManager } from '../control/manager-process.js'
+import type { ReadRoute } from '../shared/routing/ssd-selection.js'
 
 /** What a runtime runs on, and in which state it is. Plain: it can be posted and printed. */
 export interface Health {
@@ -7,18 +8,18 @@ export interface Health {
   /** Random of this start; below 2^53. */
   readonly epoch: number
   readonly io: 'uring' | 'posix'
-  readonly readRoute: 'dram' | 'uring'
+  readonly readRoute: ReadRoute
   readonly pool: { readonly bytes: number; readonly hugePageBytes: number }
   readonly shards: readonly { readonly path: string; readonly bytes: number; readonly device: string }[]
 }
 
 export function healthOf(manager: RunningManager, status: Health['status']): Health {
-  const { epoch, io, config, pool, shards } = manager.report
+  const { epoch, io, routes, pool, shards } = manager.report
   return {
     status,
     epoch,
     io,
-    readRoute: config.readRoute,
+    readRoute: routes?.readRoute ?? 'dram',
     pool: { bytes: pool.bytes, hugePageBytes: pool.hugePageBytes },
     shards: shards.map(({ path, bytes, device }) => ({ path, bytes, device })),
   }

@@ -1,5 +1,6 @@
 import type { LaneDeath } from '../actors/runtime/spawn.js'
 import { type ManagerConfig, POLICY_DEFAULTS } from '../control/config.js'
+import type { DeviceChoice } from '../control/devices.js'
 
 /** The SSD tier of a runtime. */
 export interface SsdOptions {
@@ -23,9 +24,14 @@ export interface OpenOptions {
   readonly ssd?: SsdOptions
   /**
    * How pages on SSD come back. `dram`, the default: read into the pool during the query. `uring`: leased during the
-   * query, and read during the restore into a window that leaves the pool's content alone.
+   * query, and read during the restore into a window that leaves the pool's content alone. `cufile`: leased, and read
+   * during the restore through registered memory of the device; needs `ssdBackend` auto or cufile.
    */
-  readonly readRoute?: 'dram' | 'uring'
+  readonly readRoute?: 'dram' | 'uring' | 'cufile'
+  /** Which I/O capability the SSD tier starts, as --ssd-backend says; `uring` unless given: cuFile is never looked for. */
+  readonly ssdBackend?: 'auto' | 'uring' | 'cufile'
+  /** CUDA devices whose pages engines may register, as --devices says; `none` unless given. */
+  readonly devices?: DeviceChoice
   /** `posix` for hosts that forbid io_uring; `uring` unless given. */
   readonly io?: 'uring' | 'posix'
   /** Bytes that all open queries may reserve; three quarters of the pool unless given. */
@@ -60,7 +66,9 @@ export function configOf(options: OpenOptions): ManagerConfig {
     ssdPaths: ssd?.paths ?? [],
     ssdCapacityBytes: ssd?.capacityBytes ?? 0,
     ssdShardsPerPath: ssd?.shardsPerPath ?? 1,
-    readRoute: options.readRoute ?? 'dram',
+    ssdBackend: ssd === undefined ? null : (options.ssdBackend ?? 'uring'),
+    ssdReadPath: options.readRoute === undefined || options.readRoute === 'dram' ? null : options.readRoute,
+    devices: options.devices ?? 'none',
     queryBudgetBytes: options.queryBudgetBytes ?? null,
     queryInstanceBudgetBytes: options.queryInstanceBudgetBytes ?? null,
     ...POLICY_DEFAULTS,

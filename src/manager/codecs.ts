@@ -7,8 +7,9 @@ const ADOPT = 2
 const SERVING = 1
 const DRAINED = 2
 const DRAIN_ASKED = 3
+const SSD_FALLBACK = 4
 
-const KINDS = { serving: SERVING, drained: DRAINED, 'drain-asked': DRAIN_ASKED } as const
+const KINDS = { serving: SERVING, drained: DRAINED, 'drain-asked': DRAIN_ASKED, 'ssd-fallback': SSD_FALLBACK } as const
 
 /** Control requests: field 0 is the limit in microseconds, or the descriptor. */
 export const controlRequestCodec: MessageCodec<ControlRequest> = {
@@ -23,15 +24,17 @@ export const controlRequestCodec: MessageCodec<ControlRequest> = {
   },
 }
 
-/** Control replies: field 0 is the number of unfinished operations. */
+/** Control replies: field 0 is the number of unfinished operations, or what a device said. */
 export const controlReplyCodec: MessageCodec<ControlReply> = {
   encode(message, record) {
     record.kind = KINDS[message.kind]
     if (message.kind === 'drained') record.fields[0] = message.unfinished
+    if (message.kind === 'ssd-fallback') record.fields[0] = message.code
   },
   decode(record) {
     if (record.kind === SERVING) return { kind: 'serving' }
     if (record.kind === DRAIN_ASKED) return { kind: 'drain-asked' }
+    if (record.kind === SSD_FALLBACK) return { kind: 'ssd-fallback', code: fieldOf(record, 0) }
     if (record.kind !== DRAINED) unknownKind('control replies', record.kind)
     return { kind: 'drained', unfinished: fieldOf(record, 0) }
   },

@@ -1,9 +1,8 @@
-import type { DramWorkerReply } from '../actors/dram-worker/messages.js'
-import type { HostRestoreReply } from '../actors/host-restore/messages.js'
 import type { ReuseWindows } from '../shared/cache/reuse-windows.js'
 import type { LeaseTable } from '../shared/leases/lease-table.js'
+import type { SsdRouteSwitch } from '../shared/routing/ssd-route-switch.js'
 import type { QueryBudget } from '../shared/scheduling/query-budget.js'
-import type { LaneJobs } from './lanes/lane-jobs.js'
+import type { DeviceLanes } from './lanes/device-lanes.js'
 import type { ManagerEffect } from './messages.js'
 import type { ManagerOptions } from './options.js'
 import type { ManagerPorts } from './ports.js'
@@ -19,11 +18,6 @@ import type { Syncs } from './sessions/syncs.js'
 import type { PageStorage } from './storage/page-storage.js'
 import type { ManagerTally } from './tally.js'
 
-/** A terminal reply of the dram-worker lane to one of its jobs. */
-export type DramJobReply = Exclude<DramWorkerReply, { kind: 'stopped' }>
-/** A terminal reply of the host-restore lane. */
-export type RestoreJobReply = Exclude<HostRestoreReply, { kind: 'stopped' }>
-
 /**
  * What every verb works on: the Manager's whole state, owned by its machine. Verbs are functions of the context and a
  * request; they change it, and append what the loop must do to `out`.
@@ -33,6 +27,8 @@ export interface Context {
   readonly ports: ManagerPorts
   readonly tally: ManagerTally
   readonly storage: PageStorage
+  /** Where new demand reads and new writes of the SSD tier go. */
+  readonly routes: SsdRouteSwitch
   readonly leases: LeaseTable
   /** What all instances together may reserve; parent of each instance's budget. */
   readonly queryBudget: QueryBudget
@@ -47,8 +43,8 @@ export interface Context {
   readonly fillWaiters: FillWaiters
   readonly publications: Publications
   readonly syncs: Syncs
-  readonly dramJobs: LaneJobs<DramJobReply>
-  readonly restoreJobs: LaneJobs<RestoreJobReply>
+  /** The copying lanes of each device that is served; the host's come first. */
+  readonly devices: readonly DeviceLanes[]
   /** Monotonic time of the current step. */
   nowUs: number
   /** Set once, by a drain: nothing new is admitted. */

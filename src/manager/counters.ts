@@ -32,8 +32,9 @@ export const VERB_COUNT = {
   candidateHits: 26,
   candidateMisses: 27,
   warmForegroundSkips: 28,
+  ssdBackendFallbacks: 29,
   /** The first of RESERVATION_PHASES; the others follow in their order. */
-  phases: 29,
+  phases: 30,
 } as const
 
 export const VERB_SERIES: readonly SeriesSpec[] = [
@@ -70,6 +71,12 @@ export const VERB_SERIES: readonly SeriesSpec[] = [
   { name: 'cache_candidate_hits', kind: 'counter', text: 'Blocks that a look into the directory found' },
   { name: 'cache_candidate_misses', kind: 'counter', text: 'Blocks that a look into the directory did not find' },
   { name: 'warmup_foreground_skips', kind: 'counter', text: 'Blocks of hints that were in DRAM already' },
+  {
+    name: 'ssd_backend_fallbacks',
+    kind: 'counter',
+    text: 'Times that a cuFile failure stopped new cuFile work: 0 or 1; a start-up fallback is in ssd_backend_info',
+    feature: 'cufile',
+  },
   ...RESERVATION_PHASES.map(
     (phase): SeriesSpec => ({
       name: 'query_reserved_bytes_by_phase',

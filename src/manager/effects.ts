@@ -13,8 +13,9 @@ export interface ManagerSinks {
   readonly port: Port
   readonly readers: readonly Outbox<HostReaderRequest>[]
   readonly writers: readonly Outbox<WritebackRequest>[]
-  readonly dram: Outbox<DramWorkerRequest>
-  readonly restore: Outbox<HostRestoreRequest>
+  /** By device, as the next. */
+  readonly dram: readonly Outbox<DramWorkerRequest>[]
+  readonly restore: readonly Outbox<HostRestoreRequest>[]
   readonly main: Outbox<ControlReply>
 }
 
@@ -40,10 +41,10 @@ export function perform(sinks: ManagerSinks, effect: ManagerEffect, stuck: numbe
       sinks.writers[effect.store]?.send(effect.request)
       return
     case 'to-dram-worker':
-      sinks.dram.send(effect.request)
+      sinks.dram[effect.device]?.send(effect.request)
       return
     case 'to-host-restore':
-      sinks.restore.send(effect.request)
+      sinks.restore[effect.device]?.send(effect.request)
       return
     case 'slot-state':
       sinks.native.slotState(effect.slots, effect.slot, effect.generation, effect.state)

@@ -61,13 +61,14 @@ function main(): void {
   actor.control.publishPort(port.id)
 
   const stores = Array.from({ length: params.stores }, (_, store) => store)
+  const devices = params.options.devices.map(({ name }) => name)
   const sinks: ManagerSinks = {
     native,
     port,
     readers: stores.map((store) => actor.outbox(ACTOR.hostReader(store), readerRequests)),
     writers: stores.map((store) => actor.outbox(ACTOR.writeback(store), writeRequests)),
-    dram: actor.outbox(ACTOR.dramWorker, dramRequests),
-    restore: actor.outbox(ACTOR.hostRestore, restoreRequests),
+    dram: devices.map((device) => actor.outbox(ACTOR.dramWorker(device), dramRequests)),
+    restore: devices.map((device) => actor.outbox(ACTOR.hostRestore(device), restoreRequests)),
     main: actor.outbox(ACTOR.main, controlReplyCodec),
   }
 
@@ -107,8 +108,12 @@ function main(): void {
       if (request.kind === 'adopt') adopt(request.fd)
       else step({ kind: 'control', request })
     }),
-    feed(actor.inbox(ACTOR.dramWorker, dramReplies), (reply) => step({ kind: 'dram-worker', reply })),
-    feed(actor.inbox(ACTOR.hostRestore, restoreReplies), (reply) => step({ kind: 'host-restore', reply })),
+    ...devices.flatMap((name, device) => [
+      feed(actor.inbox(ACTOR.dramWorker(name), dramReplies), (reply) => step({ kind: 'dram-worker', device, reply })),
+      feed(actor.inbox(ACTOR.hostRestore(name), restoreReplies), (reply) =>
+        step({ kind: 'host-restore', device, reply }),
+      ),
+    ]),
     ...stores.flatMap((store) => [
       feed(actor.inbox(ACTOR.hostReader(store), readerReplies), (reply) => step({ kind: 'host-reader', store, reply })),
       feed(actor.inbox(ACTOR.writeback(store), writeReplies), (reply) => step({ kind: 'writeback', store, reply })),
@@ -151,7 +156,7 @@ function main(): void {
   runLane({
     control: actor.control,
     inboxes,
-    outboxes: [...sinks.readers, ...sinks.writers, sinks.dram, sinks.restore, sinks.main],
+    outboxes: [...sinks.readers, ...sinks.writers, ...sinks.dram, ...sinks.restore, sinks.main],
     native: { port, completions, completed },
     perform: performAll,
     hasNativeWork: () => true,

@@ -1,5 +1,3 @@
-import { DRAM_JOBS_MAX } from '../actors/dram-worker/messages.js'
-import { RESTORES_MAX } from '../actors/host-restore/messages.js'
 import { ProtocolError } from '../shared/base/errors.js'
 import { invariant, unreachable } from '../shared/base/invariant.js'
 import { type Refusal, refuse } from '../shared/base/refusal.js'
@@ -8,9 +6,10 @@ import { ReuseWindows } from '../shared/cache/reuse-windows.js'
 import { decodeHeader, decodeRequest, helloVersions } from '../shared/layout/wire/frame.js'
 import { descriptorsOf, type WireRequest } from '../shared/layout/wire/messages.js'
 import { LeaseTable } from '../shared/leases/lease-table.js'
+import { SsdRouteSwitch } from '../shared/routing/ssd-route-switch.js'
 import { QueryBudget, RESERVATION_PHASES } from '../shared/scheduling/query-budget.js'
 import type { Context } from './context.js'
-import { LaneJobs } from './lanes/lane-jobs.js'
+import { DeviceLanes } from './lanes/device-lanes.js'
 import type { ManagerEffect, ManagerInput } from './messages.js'
 import type { ManagerOptions } from './options.js'
 import type { ManagerPorts } from './ports.js'
@@ -89,6 +88,7 @@ export class ManagerMachine {
       ports,
       tally: new ManagerTally(tally, REUSE_SERIES_FIRST),
       storage,
+      routes: new SsdRouteSwitch(options.routes),
       leases: new LeaseTable(options.queriesMax, storage, firstNumberOf(options.epoch)),
       queryBudget: new QueryBudget(options.queryBudgetBytes),
       reuse:
@@ -102,8 +102,7 @@ export class ManagerMachine {
       fillWaiters: new FillWaiters(firstNumberOf(options.epoch)),
       publications: new Publications(),
       syncs: new Syncs(),
-      dramJobs: new LaneJobs(DRAM_JOBS_MAX),
-      restoreJobs: new LaneJobs(RESTORES_MAX),
+      devices: options.devices.map((device, index) => new DeviceLanes(device, index)),
       nowUs: 0,
       draining: false,
       out: [],
@@ -163,11 +162,11 @@ export class ManagerMachine {
         break
       case 'dram-worker':
         if (input.reply.kind === 'stopped') this.#laneStopped()
-        else context.dramJobs.replied(input.reply.job, input.reply)
+        else this.#lanesOf(input.device).dramJobs.replied(input.reply.job, input.reply)
         break
       case 'host-restore':
         if (input.reply.kind === 'stopped') this.#laneStopped()
-        else context.restoreJobs.replied(input.reply.job, input.reply)
+        else this.#lanesOf(input.device).restoreJobs.replied(input.reply.job, input.reply)
         break
       case 'control':
         this.#beginDrain(input.request.limitUs)
@@ -385,15 +384,21 @@ export class ManagerMachine {
     this.#stopLanes()
   }
 
+  #lanesOf(device: number): DeviceLanes {
+    const lanes = this.#context.devices[device]
+    invariant(lanes !== undefined, 'a lane belongs to a device that is served', { device })
+    return lanes
+  }
+
   #stopLanes(): void {
-    const { out } = this.#context
+    const { out, devices } = this.#context
     this.#phase = 'stopping'
     const request = { kind: 'stop' } as const
-    out.push({ kind: 'to-dram-worker', request }, { kind: 'to-host-restore', request })
+    for (const lanes of devices) out.push(lanes.toDramWorker(request), lanes.toHostRestore(request))
     for (let store = 0; store < this.#stores; store++) {
       out.push({ kind: 'to-host-reader', store, request }, { kind: 'to-writeback', store, request })
     }
-    this.#lanesLeft = 2 + 2 * this.#stores
+    this.#lanesLeft = 2 * devices.length + 2 * this.#stores
   }
 
   #laneStopped(): void {

@@ -15,6 +15,8 @@ export type ControlReply =
   | { readonly kind: 'serving' }
   /** A client sent DRAIN: main decides how long it may take and answers with `drain`. */
   | { readonly kind: 'drain-asked' }
+  /** A cuFile failure stopped new cuFile work until restart: -errno or minus a cuFile status. */
+  | { readonly kind: 'ssd-fallback'; readonly code: number }
   /** Everything ended; `unfinished` operations were still open when the limit passed. The worker exits after it. */
   | { readonly kind: 'drained'; readonly unfinished: number }
 
@@ -32,8 +34,8 @@ export type ManagerInput =
   | { readonly kind: 'connection-ended'; readonly connection: number }
   | { readonly kind: 'host-reader'; readonly store: number; readonly reply: HostReaderReply }
   | { readonly kind: 'writeback'; readonly store: number; readonly reply: WritebackReply }
-  | { readonly kind: 'dram-worker'; readonly reply: DramWorkerReply }
-  | { readonly kind: 'host-restore'; readonly reply: HostRestoreReply }
+  | { readonly kind: 'dram-worker'; readonly device: number; readonly reply: DramWorkerReply }
+  | { readonly kind: 'host-restore'; readonly device: number; readonly reply: HostRestoreReply }
   | { readonly kind: 'control'; readonly request: Exclude<ControlRequest, { kind: 'adopt' }> }
   | { readonly kind: 'tick'; readonly nowUs: number }
 
@@ -44,8 +46,8 @@ export type ManagerEffect =
   | { readonly kind: 'close-connection'; readonly connection: number }
   | { readonly kind: 'to-host-reader'; readonly store: number; readonly request: HostReaderRequest }
   | { readonly kind: 'to-writeback'; readonly store: number; readonly request: WritebackRequest }
-  | { readonly kind: 'to-dram-worker'; readonly request: DramWorkerRequest }
-  | { readonly kind: 'to-host-restore'; readonly request: HostRestoreRequest }
+  | { readonly kind: 'to-dram-worker'; readonly device: number; readonly request: DramWorkerRequest }
+  | { readonly kind: 'to-host-restore'; readonly device: number; readonly request: HostRestoreRequest }
   | {
       readonly kind: 'slot-state'
       readonly slots: number

@@ -15,8 +15,22 @@ export function nativePorts(native: Native): ManagerPorts {
     sha256: (bytes) => createHash('sha256').update(bytes).digest(),
     importMemory: (fd) => orNull(() => native.importMemory(fd)),
     borrowMapping: (mapping) => orNull(() => native.borrowMapping(mapping)),
+    importDeviceMemory: (uuid, handle, offsetBytes, bytes) => {
+      try {
+        return native.importDeviceMemory(uuid, handle, offsetBytes, bytes)
+      } catch (thrown) {
+        const { code } = thrown as { readonly code?: unknown }
+        if (!(thrown instanceof Error) || typeof code !== 'string') throw thrown
+        return { refused: code, text: thrown.message }
+      }
+    },
     releaseMapping: (mapping) => native.releaseMapping(mapping),
-    readMapping: (mapping, offsetBytes, bytes) => native.mappingView(mapping, offsetBytes, bytes).slice(),
+    readMapping: (mapping, offsetBytes, bytes) =>
+      orNull(() => {
+        const copy = new Uint8Array(bytes)
+        native.readMapping(mapping, offsetBytes, copy)
+        return copy
+      }),
     defineTemplate: (items, granuleFirstItem) => orNull(() => native.defineTemplate(items, granuleFirstItem)),
     releaseTemplate: (template) => native.releaseTemplate(template),
     createSlots: (count) => orNull(() => native.createSlots(count)),

@@ -1,4 +1,6 @@
 import type { ReuseWindow } from '../shared/cache/reuse-windows.js'
+import type { SsdRoutes } from '../shared/routing/ssd-selection.js'
+import { HOST_DEVICE, type ServedDevice } from './lanes/served-device.js'
 
 /** What the Manager's machine is told once, at start. Bytes are powers-of-two units already resolved to numbers. */
 export interface ManagerOptions {
@@ -6,12 +8,14 @@ export interface ManagerOptions {
   readonly epoch: number
   /** Users whose processes may connect. */
   readonly uids: readonly number[]
+  /** Devices that engine pages may lie on; the host is the first. */
+  readonly devices: readonly ServedDevice[]
   /** Process of this Manager: its own sessions may register memory that is mapped here already. 0: none may. */
   readonly ownPid: number
   /** True when an SSD tier is open. */
   readonly ssd: boolean
-  /** `dram`: SSD pages are read into DRAM during the query. `uring`: leased during the query, read during the restore. */
-  readonly readRoute: 'dram' | 'uring'
+  /** How the SSD tier is read and written; the machine's route switch begins with it. */
+  readonly routes: SsdRoutes
   /** Bytes that all open queries and leases together may reserve. */
   readonly queryBudgetBytes: number
   /** The same for one instance. */
@@ -51,10 +55,25 @@ export interface ManagerOptions {
   readonly publishPartBytes: number
 }
 
+/** Without an SSD tier, or with io_uring and no pinned read route. */
+const DRAM_ROUTES: SsdRoutes = {
+  kind: 'routes',
+  backend: 'uring',
+  readRoute: 'dram',
+  writeRoute: 'uring',
+  readsFallBack: false,
+  writesFallBack: false,
+  fellBack: false,
+  evidence: null,
+  reason: 'default',
+  cause: 'chosen',
+}
+
 /** The defaults that the process and the embedded runtime share; what depends on the pool is filled in by them. */
 export const MANAGER_DEFAULTS = {
+  devices: [HOST_DEVICE],
   ownPid: 0,
-  readRoute: 'dram',
+  routes: DRAM_ROUTES,
   queryReadBatchBytes: 0,
   queryReadBatchesMax: 0,
   queryReadTimeoutUs: 0,

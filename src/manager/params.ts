@@ -1,3 +1,4 @@
+import type { DeviceName } from '../shared/base/device-name.js'
 import type { ManagerOptions } from './options.js'
 import type { StorageOptions } from './storage/ports.js'
 
@@ -19,8 +20,13 @@ export const MANAGER_ENTRY = new URL('./loop.js', import.meta.url)
 export const ACTOR = {
   main: 'main',
   manager: 'manager',
-  dramWorker: 'dram-worker',
-  hostRestore: 'host-restore',
+  dramWorker: (device: DeviceName) => ofDevice('dram-worker', device),
+  hostRestore: (device: DeviceName) => ofDevice('host-restore', device),
   hostReader: (store: number) => `host-reader-${store}`,
   writeback: (store: number) => `writeback-${store}`,
 } as const
+
+/** The host's lanes have the plain name; those of `cuda:0` end in `-cuda0`. */
+function ofDevice(lane: string, device: DeviceName): string {
+  return device === 'host' ? lane : `${lane}-${device.replace(':', '')}`
+}

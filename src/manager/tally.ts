@@ -41,6 +41,10 @@ export class ManagerTally {
     this.#tally.add(VERB_COUNT.warmForegroundSkips, blocks)
   }
 
+  ssdFellBack(): void {
+    this.#tally.add(VERB_COUNT.ssdBackendFallbacks, 1)
+  }
+
   phase(phase: ReservationPhase, bytes: number): void {
     this.#tally.set(VERB_COUNT.phases + RESERVATION_PHASES.indexOf(phase), bytes)
   }

@@ -168,6 +168,7 @@ function fourLanes(engine: Engine, io: 'uring' | 'posix') {
   const { pool } = engine
   const restoreParams: HostRestoreParams = {
     client,
+    device: 'host',
     readers: ['host-reader'],
     pool,
     windowOffsetBytes: WINDOW_OFFSET_BYTES,
@@ -179,7 +180,7 @@ function fourLanes(engine: Engine, io: 'uring' | 'posix') {
   }
   const readerParams: HostReaderParams = { clients: [client, 'host-restore'], pool, depth: 16, io, register: true }
   const writeParams: WritebackParams = { client, pool, depth: 16, windowBytes: 60_000, io, register: true }
-  const dramParams: DramWorkerParams = { client, pool, parts: 4, partDescriptors: 8, io }
+  const dramParams: DramWorkerParams = { client, device: 'host', pool, parts: 4, partDescriptors: 8, io }
   // In the order in which they stop: a reader outlives its clients.
   const lanes = {
     hostRestore: rig.lane(laneSpec('host-restore', HOST_RESTORE_ENTRY, restoreParams, restore)),

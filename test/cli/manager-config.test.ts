@@ -21,7 +21,9 @@ test('manager-config: what the flags say, in bytes and microseconds', (t) => {
     ssdPaths: [],
     ssdCapacityBytes: 512 * GIB,
     ssdShardsPerPath: 1,
-    readRoute: 'dram',
+    ssdBackend: null,
+    ssdReadPath: null,
+    devices: 'all',
     queryBudgetBytes: null,
     queryInstanceBudgetBytes: null,
     queryReadBatchBytes: 0,
@@ -46,20 +48,20 @@ test('manager-config: the port of --addr names the socket, --bootstrap-socket re
 })
 
 test('manager-config: the explicit route and posix I/O are chosen by name alone', (t) => {
-  t.is(config(...SSD).readRoute, 'dram')
-  t.is(config(...SSD, '--ssd-read-path', 'uring').readRoute, 'uring')
+  t.like(config(...SSD), { ssdBackend: null, ssdReadPath: null })
+  t.is(config(...SSD, '--ssd-read-path', 'uring').ssdReadPath, 'uring')
+  t.is(config(...SSD, '--ssd-backend', 'cufile').ssdBackend, 'cufile')
   t.is(config(...SSD).io, 'uring')
   t.is(config(...SSD, '--ssd-io', 'posix').io, 'posix')
 })
 
-test('manager-config: what this version does not have is refused, not ignored', (t) => {
+test('manager-config: what no flag can mean is refused, not ignored', (t) => {
   const refused: readonly (readonly [string[], ErrorCode, RegExp])[] = [
-    [[...SSD, '--ssd-backend', 'cufile'], 'config_not_built', /--ssd-backend cufile.*use auto or uring/],
-    [[...SSD, '--ssd-read-path', 'cufile'], 'config_not_built', /--ssd-read-path cufile.*use uring/],
     [['--metric-hll-windows', '1h,60m'], 'config_bad_value', /'1h,60m': up to 8 different durations/],
     [['--metric-hll-windows', '1h,,1d'], 'config_bad_value', /different durations/],
     [['--metric-hll-windows', '1ms'], 'config_bad_value', /from 1s to 7d/],
-    [['--ssd-backend', 'uring'], 'config_conflict', /without an SSD tier: give --ssd-cache-path/],
+    [['--devices', '0,,1'], 'config_bad_value', /'0,,1': all, none, or up to 32 numbers and UUIDs/],
+    [['--devices', 'GPU-1'], 'config_bad_value', /numbers and UUIDs/],
     [['--allow-uid', 'alice'], 'config_bad_value', /'alice': a user number/],
     [['--addr', 'localhost'], 'config_bad_value', /'localhost': host:port/],
   ]
@@ -85,6 +87,13 @@ test('manager-config: what cache and queries are told comes from their flags', (
     { name: '2h', us: 7_200_000_000 },
   ])
   t.is(told.reuseRegisterBits, 12)
+})
+
+test('manager-config: devices are all, none, or a list of numbers and UUIDs', (t) => {
+  t.is(config('--devices', 'none').devices, 'none')
+  t.deepEqual(config('--devices', '0, 3').devices, ['0', '3'])
+  const uuid = 'GPU-0123abcd-0123-0123-0123-0123456789ab'
+  t.deepEqual(config('--devices', uuid).devices, [uuid])
 })
 
 test('manager-config: user numbers are kept in order', (t) => {

@@ -1,6 +1,13 @@
 import test from 'ava'
 import fc from 'fast-check'
-import { type ManagerConfig, managerOptions, type ResolvedConfig, resolveConfig } from '../../src/control/config.js'
+import {
+  type ManagerConfig,
+  managerOptions,
+  type ResolvedConfig,
+  resolveConfig,
+  windowBytesOf,
+} from '../../src/control/config.js'
+import { HOST_DEVICE } from '../../src/manager/lanes/served-device.js'
 import { MANAGER_DEFAULTS } from '../../src/manager/options.js'
 import { ConfigError, type ErrorCode } from '../../src/shared/base/errors.js'
 import { GIB, MIB, SECTOR_BYTES } from '../../src/shared/base/units.js'
@@ -13,7 +20,9 @@ const BASE: ManagerConfig = {
   ssdPaths: ['/data/cache.bin'],
   ssdCapacityBytes: 8 * GIB,
   ssdShardsPerPath: 1,
-  readRoute: 'dram',
+  ssdBackend: null,
+  ssdReadPath: null,
+  devices: 'none',
   queryBudgetBytes: null,
   queryInstanceBudgetBytes: null,
   queryReadBatchBytes: 0,
@@ -42,12 +51,17 @@ test('resolveConfig: what was given is kept', (t) => {
   t.like(resolveConfig({ ...BASE, ...given }), given)
 })
 
-test('resolveConfig: the window is an eighth of the pool, from 4 MiB to 64 MiB', (t) => {
-  const window = (poolBytes: number) => resolveConfig({ ...BASE, poolBytes }).windowBytes
+test('windowBytesOf: an eighth of the pool for all devices, from 4 MiB to 64 MiB each', (t) => {
+  const window = (poolBytes: number) => windowBytesOf(poolBytes, 1)
   t.is(window(16 * MIB), 4 * MIB)
   t.is(window(256 * MIB), 32 * MIB)
   t.is(window(512 * MIB), 64 * MIB)
   t.is(window(64 * GIB), 64 * MIB)
+  t.is(windowBytesOf(512 * MIB, 2), 32 * MIB)
+  t.is(windowBytesOf(64 * GIB, 9), 64 * MIB)
+  t.is(windowBytesOf(72 * MIB, 9), 4 * MIB)
+  const error = t.throws(() => windowBytesOf(64 * MIB, 9), { instanceOf: ConfigError })
+  t.regex(error?.message ?? '', /9 devices.*raise --pool-size or name fewer --devices/)
 })
 
 test('resolveConfig: the capacity is cut evenly over paths and shards and down to a sector', (t) => {
@@ -66,7 +80,13 @@ test('resolveConfig: the capacity is cut evenly over paths and shards and down t
 test('resolveConfig: what cannot work is refused with both numbers and the remedy', (t) => {
   const refused: readonly (readonly [Partial<ManagerConfig>, ErrorCode, RegExp])[] = [
     [{ ssdCapacityBytes: 3 * MIB, ssdShardsPerPath: 4 }, 'config_bad_value', /3145728 bytes into 4 shards/],
-    [{ ssdPaths: [], readRoute: 'uring' }, 'config_conflict', /--ssd-read-path without an SSD tier/],
+    [{ ssdPaths: [], ssdReadPath: 'uring' }, 'config_conflict', /--ssd-read-path without an SSD tier/],
+    [{ ssdPaths: [], ssdBackend: 'auto' }, 'config_conflict', /--ssd-backend without an SSD tier/],
+    [
+      { ssdBackend: 'uring', ssdReadPath: 'cufile' },
+      'config_conflict',
+      /--ssd-read-path cufile with --ssd-backend uring/,
+    ],
     [{ queryBudgetBytes: GIB + 1 }, 'config_conflict', /1073741825 bytes for queries in a pool of 1073741824/],
     [{ queryInstanceBudgetBytes: GIB }, 'config_conflict', /1073741824 bytes of a query budget of 805306368/],
     [{ writeQueueBytes: 2 * GIB }, 'config_conflict', /2147483648 bytes of a pool of 1073741824 for writes/],
@@ -79,7 +99,7 @@ test('resolveConfig: what cannot work is refused with both numbers and the remed
 })
 
 test('resolveConfig: the explicit route may lease more than DRAM holds, because leases keep bytes on the SSD', (t) => {
-  const config = { ...BASE, readRoute: 'uring', queryBudgetBytes: 4 * GIB } as const
+  const config = { ...BASE, ssdReadPath: 'uring', queryBudgetBytes: 4 * GIB } as const
   t.is(resolveConfig(config).queryBudgetBytes, 4 * GIB)
 })
 
@@ -93,7 +113,7 @@ test('resolveConfig: whatever it accepts, the parts fit the pool and the shards 
     queryBudgetBytes: fc.option(bytes(4 * GIB)),
     queryInstanceBudgetBytes: fc.option(bytes(4 * GIB)),
     writeQueueBytes: fc.option(bytes(4 * GIB)),
-    readRoute: fc.constantFrom('dram' as const, 'uring' as const),
+    ssdReadPath: fc.constantFrom(null, 'uring' as const),
   })
   let accepted = 0
   fc.assert(
@@ -108,8 +128,9 @@ test('resolveConfig: whatever it accepts, the parts fit the pool and the shards 
       }
       accepted++
       t.true(resolved.poolBytes <= rest.poolBytes && resolved.poolBytes % MIB === 0)
-      t.true(resolved.windowBytes <= resolved.poolBytes / 4 && resolved.windowBytes % MIB === 0)
-      t.true(resolved.windowBytes > 0 && resolved.writeQueueBytes <= resolved.poolBytes)
+      const windowBytes = windowBytesOf(resolved.poolBytes, 1)
+      t.true(windowBytes <= resolved.poolBytes / 4 && windowBytes % MIB === 0)
+      t.true(windowBytes > 0 && resolved.writeQueueBytes <= resolved.poolBytes)
       t.true(resolved.queryInstanceBudgetBytes <= resolved.queryBudgetBytes)
       if (paths > 0) {
         t.true(resolved.shardBytes * paths * rest.ssdShardsPerPath <= rest.ssdCapacityBytes)
@@ -122,20 +143,23 @@ test('resolveConfig: whatever it accepts, the parts fit the pool and the shards 
 })
 
 test('managerOptions: the process adds what it knows to the common defaults', (t) => {
-  const resolved = resolveConfig({ ...BASE, readRoute: 'uring' })
-  t.deepEqual(managerOptions(resolved, 42, [1000, 1001]), {
+  const resolved = resolveConfig({ ...BASE, ssdReadPath: 'uring' })
+  const routes = { ...MANAGER_DEFAULTS.routes, readRoute: 'uring' } as const
+  const devices = [HOST_DEVICE, { name: 'cuda:0', uuid: 'GPU-0' }] as const
+  t.deepEqual(managerOptions(resolved, devices, routes, 42, [1000, 1001]), {
     ...MANAGER_DEFAULTS,
     epoch: 42,
     uids: [1000, 1001],
     ssd: true,
-    readRoute: 'uring',
+    routes,
+    devices,
     queryBudgetBytes: 768 * MIB,
     queryInstanceBudgetBytes: 768 * MIB,
     reuseWindows: [],
     leaseUs: 30_000_000,
     ownPid: process.pid,
   })
-  t.false(managerOptions(resolveConfig({ ...BASE, ssdPaths: [] }), 1, []).ssd)
+  t.false(managerOptions(resolveConfig({ ...BASE, ssdPaths: [] }), [HOST_DEVICE], null, 1, []).ssd)
 })
 
 test('resolveConfig: batches that are counted need a size, a write policy needs an SSD tier', (t) => {

@@ -19,7 +19,7 @@ test('draining: a block that only one of two ranks brought is given up, and noth
   const job = manager.log.flatMap((each) =>
     each.kind === 'to-dram-worker' && each.request.kind === 'save' ? [each.request.job] : [],
   )[0]
-  manager.step({ kind: 'dram-worker', reply: { kind: 'save-done', job: job as number, status: 0 } })
+  manager.step({ kind: 'dram-worker', device: 0, reply: { kind: 'save-done', job: job as number, status: 0 } })
   t.is(manager.storage.gauges().assemblies, 1)
   manager.step({ kind: 'control', request: { kind: 'drain', limitUs: 1_000_000 } })
   const held = Object.entries(manager.machine.ownership()).filter(([, value]) => value !== 0)

@@ -6,6 +6,7 @@ import type { ManagerPorts } from '../../src/manager/ports.js'
 import { Storage } from '../../src/manager/storage/storage.js'
 import { plainDigest } from '../../src/shared/layout/namespace.js'
 import { decodeReply, encodeFrame } from '../../src/shared/layout/wire/frame.js'
+import { PROTO_MAX } from '../../src/shared/layout/wire/limits.js'
 import type { MessageOf, WireReply, WireRequest } from '../../src/shared/layout/wire/messages.js'
 import { PlainTally } from '../support/plain-tally.js'
 import { keysOf, SMALL } from './storage/fixture.js'
@@ -25,6 +26,8 @@ export class ManagerFixture {
   readonly machine: ManagerMachine
   readonly storage: Storage
   nowUs = 1_000
+  /** What the driver would say. */
+  importDevice: ManagerPorts['importDeviceMemory'] = () => ({ refused: 'ENODEV', text: 'no such device' })
   #next = 1
 
   constructor(options: Partial<ManagerOptions> = {}) {
@@ -33,7 +36,8 @@ export class ManagerFixture {
       void this.log.push({ kind, number })
     const ports: ManagerPorts = {
       sha256,
-      importMemory: () => ({ mapping: this.#next++, bytes: PAGES * SEGMENT_BYTES }),
+      importMemory: () => ({ mapping: this.#next++, bytes: PAGES * SEGMENT_BYTES, device: 'host' }),
+      importDeviceMemory: (uuid, handle, offsetBytes, bytes) => this.importDevice(uuid, handle, offsetBytes, bytes),
       borrowMapping: () => null,
       releaseMapping: note('release-mapping'),
       readMapping: (_, __, bytes) => new Uint8Array(bytes),
@@ -99,9 +103,9 @@ export class ManagerFixture {
     }
   }
 
-  greet(connection: number): void {
+  greet(connection: number, protoMax = PROTO_MAX): void {
     this.step({ kind: 'accepted', connection, uid: 0, pid: connection })
-    this.ask(connection, HELLO)
+    this.ask(connection, { ...HELLO, protoMax })
   }
 
   /** Publishes key `key` from page `page` through slot `slot`. */

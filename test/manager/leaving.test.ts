@@ -14,7 +14,7 @@ test('leaving: the last word of a slot is written before its table is released',
   const job = manager.log.flatMap((each) =>
     each.kind === 'to-dram-worker' && each.request.kind === 'save' ? [each.request.job] : [],
   )[0]
-  manager.step({ kind: 'dram-worker', reply: { kind: 'save-done', job: job as number, status: 110 } })
+  manager.step({ kind: 'dram-worker', device: 0, reply: { kind: 'save-done', job: job as number, status: 110 } })
   t.deepEqual(manager.kinds(from, 'slot-finish', 'release-slots'), ['slot-finish', 'release-slots'])
   // A release through a port would come before every effect of the step.
   t.deepEqual(manager.kinds(0, 'port-release-slots'), [])

@@ -251,7 +251,9 @@ function expected(features: readonly Feature[], windows: readonly string[]): Map
   const table = new Map(
     families.map(({ name, type, read }) => [name, [type, ...labelSets(read().map(({ labels }) => labels))]]),
   )
-  return table.set('orbitkv_build_info', ['gauge', 'io,ssd'])
+  table.set('orbitkv_build_info', ['gauge', 'io,ssd'])
+  if (features.includes('ssd')) table.set('orbitkv_ssd_backend_info', ['gauge', 'backend,cause,read_route,write_route'])
+  return table
 }
 
 /** Sets of labels, without the limits of buckets and, for the one that says what runs, without values. */
@@ -271,7 +273,7 @@ async function scraped(manager: ManagerChild): Promise<Map<string, string[]>> {
       ),
     )
     const sets =
-      name === 'orbitkv_build_info'
+      name === 'orbitkv_build_info' || name === 'orbitkv_ssd_backend_info'
         ? [
             Object.keys(labels[0] ?? {})
               .sort()

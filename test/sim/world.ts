@@ -228,7 +228,7 @@ export class World {
       epoch: EPOCH,
       uids: [OUR_UID],
       ssd: stores > 0,
-      readRoute: sizes.readRoute,
+      routes: { ...MANAGER_DEFAULTS.routes, readRoute: sizes.readRoute },
       queryBudgetBytes: sizes.budgetBlocks * blockBytes.disk,
       queryInstanceBudgetBytes: Math.max(3, Math.ceil(sizes.budgetBlocks / 2)) * blockBytes.disk,
       leaseUs: sizes.leaseUs,
@@ -308,7 +308,7 @@ export class World {
       this.#manager,
       (reply) => {
         if (reply.kind !== 'stopped') this.engaged.end(`d${reply.job}`)
-        this.#step({ kind: 'dram-worker', reply })
+        this.#step({ kind: 'dram-worker', device: 0, reply })
       },
     )
     const restoreToManager = this.#reply<HostRestoreReply>(
@@ -317,7 +317,7 @@ export class World {
       this.#manager,
       (reply) => {
         if (reply.kind !== 'stopped') this.engaged.end(`h${reply.job}`)
-        this.#step({ kind: 'host-restore', reply })
+        this.#step({ kind: 'host-restore', device: 0, reply })
       },
     )
     readerToManager = each.map((store) =>
@@ -662,8 +662,9 @@ export class World {
       importMemory: (fd) => {
         const opened = this.fds.at(fd)
         if (opened.kind !== 'memory' || !opened.sealed) return null
-        return { mapping: this.#device.map(opened.memory), bytes: opened.memory.bytes.length }
+        return { mapping: this.#device.map(opened.memory), bytes: opened.memory.bytes.length, device: 'host' }
       },
+      importDeviceMemory: () => ({ refused: 'ENODEV', text: 'the simulator has no such device' }),
       // Engines of the simulator are processes of their own: they pass descriptors.
       borrowMapping: () => null,
       releaseMapping: (mapping) => this.#device.release(mapping),
@@ -690,7 +691,9 @@ export class World {
   /** Lanes with room for fewer jobs, so that operations wait for one and are withdrawn. */
   #shrinkJobs(): void {
     const { jobsMax } = this.plan.sizes
-    Object.assign(this.machine.context, { dramJobs: new LaneJobs(jobsMax), restoreJobs: new LaneJobs(jobsMax) })
+    for (const lanes of this.machine.context.devices) {
+      Object.assign(lanes, { dramJobs: new LaneJobs(jobsMax), restoreJobs: new LaneJobs(jobsMax) })
+    }
   }
 
   /** A lease may only be granted on generations that were sealed. */

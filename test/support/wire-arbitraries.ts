@@ -45,7 +45,8 @@ const BODIES: { readonly [K in MessageKind]: fc.Arbitrary<Drawn<K>> } = {
     device: fc.record({ kind: fc.constantFrom('host', 'cuda'), uuid: bytes(16) }),
     allocations: some(
       fc.oneof(
-        fc.record({ kind: fc.constantFrom('host_fd', 'cuda_ipc'), bytes: u64 }),
+        fc.record({ kind: fc.constant('host_fd' as const), bytes: u64 }),
+        fc.record({ kind: fc.constant('cuda_ipc' as const), handle: bytes(64), offsetBytes: u64, bytes: u64 }),
         fc.record({ kind: fc.constant('local_mapping' as const), bytes: u64, mapping: u32 }),
       ),
     ),

@@ -102,7 +102,7 @@ export const SAMPLES: readonly { readonly name: string; readonly request: number
       device: { kind: 'cuda', uuid: pattern(16, 77) },
       allocations: [
         { kind: 'host_fd', bytes: U64 },
-        { kind: 'cuda_ipc', bytes: 0 },
+        { kind: 'cuda_ipc', handle: pattern(64, 40), offsetBytes: U64, bytes: 0 },
       ],
       groups: [
         { id: 0, kind: 'full-attention', blockTokens: 16, window: 0 },
@@ -118,6 +118,31 @@ export const SAMPLES: readonly { readonly name: string; readonly request: number
       ],
       canaries: [{ region: 4, firstPage: pattern(64, 5), lastPage: pattern(64, 6) }],
       slotCount: U32,
+    },
+  },
+  {
+    name: 'register: two allocations of a CUDA device',
+    request: 3,
+    message: {
+      kind: 'register',
+      instanceId: pattern(16, 3),
+      namespaceInputs: [{ tag: 'model', value: pattern(8, 1) }],
+      claimedDigest: pattern(32, 4),
+      tpRank: 1,
+      tpSize: 2,
+      ppRank: 0,
+      ppSize: 1,
+      worldSize: 2,
+      pageFirst: false,
+      device: { kind: 'cuda', uuid: pattern(16, 128) },
+      allocations: [
+        { kind: 'cuda_ipc', handle: pattern(64, 1), offsetBytes: 1_048_832, bytes: 2_097_152 },
+        { kind: 'cuda_ipc', handle: pattern(64, 2), offsetBytes: 0, bytes: U64 },
+      ],
+      groups: [{ id: 0, kind: 'full-attention', blockTokens: 16, window: 0 }],
+      regions: [region, { ...region, layer: 'l1', allocation: 1 }],
+      canaries: [{ region: 1, firstPage: pattern(64, 5), lastPage: pattern(64, 6) }],
+      slotCount: 64,
     },
   },
   {

@@ -38,7 +38,7 @@ _query_groups = many(record(group=u32, firstBlock=u32, keys=keys), 64)
 
 _allocation = variant(
     host_fd=record(bytes=u64),
-    cuda_ipc=record(bytes=u64),
+    cuda_ipc=record(handle=fixed(64), offsetBytes=u64, bytes=u64),
     local_mapping=record(bytes=u64, mapping=u32),
 )
 
@@ -85,7 +85,7 @@ REQUESTS: dict[str, tuple[int, Field]] = {
             worldSize=u16,
             pageFirst=boolean,
             device=record(kind=choice("host", "cuda"), uuid=fixed(16)),
-            allocations=many(_allocation, 64),
+            allocations=many(_allocation, 1024),
             groups=many(
                 record(
                     id=u32,

@@ -1,3 +1,4 @@
+import { opening } from '../../binding/errors.js'
 import { loadNative } from '../../binding/load.js'
 import { openLanePort } from '../runtime/lane-port.js'
 import { feed, runLane } from '../runtime/loop.js'
@@ -24,7 +25,12 @@ function main(): void {
   const nowUs = () => native.monotonicUs()
   const turn = new LaneTurn<DramWorkerInput, DramWorkerEffect>(machine, nowUs)
   const outbox = actor.outbox(client, replyCodec)
-  const sinks: DramWorkerSinks = { native, port, stream: port.openStream('host'), client: outbox }
+  const sinks: DramWorkerSinks = {
+    native,
+    port,
+    stream: opening('device', () => port.openStream(params.device)),
+    client: outbox,
+  }
 
   sayReady()
   runLane({

@@ -1,3 +1,4 @@
+import type { DeviceName } from '../../shared/base/device-name.js'
 import type { CounterLayout } from '../../shared/rings/counter-page.js'
 import { DRAM_WORKER_HISTOGRAMS, DRAM_WORKER_SERIES } from './counters.js'
 
@@ -5,6 +6,8 @@ import { DRAM_WORKER_HISTOGRAMS, DRAM_WORKER_SERIES } from './counters.js'
 export interface DramWorkerParams {
   /** Name of the manager in the wiring. */
   readonly client: string
+  /** Device of the pages it copies to and from. */
+  readonly device: DeviceName
   readonly pool: number
   /** Parts on the stream at once, a power of two. */
   readonly parts: number

@@ -1,3 +1,4 @@
+import { opening } from '../../binding/errors.js'
 import { loadNative } from '../../binding/load.js'
 import { invariant } from '../../shared/base/invariant.js'
 import {
@@ -34,7 +35,7 @@ function main(): void {
   const sinks: HostRestoreSinks = {
     native,
     port,
-    stream: port.openStream('host'),
+    stream: opening('device', () => port.openStream(params.device)),
     client: actor.outbox(client, replyCodec),
     readers: readers.map((name) => actor.outbox(name, readerRequests)),
   }

@@ -1,3 +1,4 @@
+import type { DeviceName } from '../../shared/base/device-name.js'
 import type { CounterLayout } from '../../shared/rings/counter-page.js'
 import { HOST_RESTORE_HISTOGRAMS, HOST_RESTORE_SERIES } from './counters.js'
 
@@ -7,6 +8,8 @@ export interface HostRestoreParams {
   readonly client: string
   /** Names of the host-reader lanes, by store. */
   readonly readers: readonly string[]
+  /** Device of the pages it copies to and from. */
+  readonly device: DeviceName
   readonly pool: number
   /** Pool memory to read into, charged by the manager: whole MiB, from a 4 KiB boundary. */
   readonly windowOffsetBytes: number

@@ -6,7 +6,6 @@
 export const ABSENT_METRICS: Readonly<Record<string, string>> = {
   pinned_for_load_: 'read `orbitkv_leases`, `orbitkv_query_reserved_bytes` and `orbitkv_ssd_read_pinned_bytes`',
   ssd_prefetch_queue_closed: 'rings between threads do not close before the threads end',
-  ssd_backend_fallbacks: 'there is one SSD backend in this version',
   ssd_cufile_: 'cuFile is not built yet',
   ssd_gpu_: 'cuFile is not built yet',
   storage_codec_: 'codecs are not built yet',

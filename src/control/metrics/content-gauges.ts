@@ -1,6 +1,7 @@
 /** Gauges that describe capacity or content: everything else must be zero at rest. */
 export const CONTENT_GAUGES: ReadonlySet<string> = new Set([
   'orbitkv_build_info',
+  'orbitkv_ssd_backend_info',
   'orbitkv_pool_capacity_bytes',
   'orbitkv_pool_largest_free_bytes',
   'orbitkv_pool_used_bytes',

@@ -1,11 +1,13 @@
 import type { Feature, HistogramSpec, SeriesSpec } from '../../shared/base/tally.js'
+import type { SsdRoutes } from '../../shared/routing/ssd-selection.js'
 import type { ManagerConfig } from '../config.js'
 import type { Shown } from './page-metrics.js'
 
 /** The features that a configuration turns on. */
-export function featuresOf(config: ManagerConfig): ReadonlySet<Feature> {
+export function featuresOf(config: ManagerConfig, routes: SsdRoutes | null): ReadonlySet<Feature> {
   const on = new Set<Feature>()
   if (config.ssdPaths.length > 0) on.add('ssd')
+  if (routes?.backend === 'cufile') on.add('cufile')
   if (config.cacheProtectedPercent > 0) on.add('protection')
   if (config.lfuAdmission) on.add('lfu')
   return on

@@ -1,8 +1,14 @@
 import { Registry } from 'prom-client'
+import type { SsdRoutes } from '../../shared/routing/ssd-selection.js'
 import { type Family, familiesOf, type Page, type Shown } from './page-metrics.js'
 
 /** A registry whose metrics are read from the counter pages when they are scraped. */
-export function metricsOf(pages: readonly Page[], shown: Shown, info: Readonly<Record<string, string>>): Registry {
+export function metricsOf(
+  pages: readonly Page[],
+  shown: Shown,
+  info: Readonly<Record<string, string>>,
+  routes: SsdRoutes | null,
+): Registry {
   const registry = new Registry()
   const families: Family[] = [
     ...familiesOf(pages, shown),
@@ -13,6 +19,7 @@ export function metricsOf(pages: readonly Page[], shown: Shown, info: Readonly<R
       read: () => [{ labels: info, value: 1 }],
     },
   ]
+  if (routes !== null) families.push(backendInfo(routes))
   for (const family of families) {
     const metric = {
       name: family.name,
@@ -32,6 +39,17 @@ export function metricsOf(pages: readonly Page[], shown: Shown, info: Readonly<R
     registry.registerMetric(metric as never)
   }
   return registry
+}
+
+/** How the SSD tier was set up, in labels: what a start-up fallback looks like on a dashboard. */
+function backendInfo({ backend, readRoute, writeRoute, cause }: SsdRoutes): Family {
+  const labels = { backend, read_route: readRoute, write_route: writeRoute, cause }
+  return {
+    name: 'orbitkv_ssd_backend_info',
+    help: 'The SSD backend and routes that were selected at start, and why; always 1',
+    type: 'gauge',
+    read: () => [{ labels, value: 1 }],
+  }
 }
 
 /** All current gauge values by exported name and labels: for the closing report. */

@@ -1,9 +1,11 @@
 import { invariant } from '../../shared/base/invariant.js'
 import { CHECKSUM, COPY } from '../../shared/layout/descriptors.js'
 import { listAt } from '../../shared/layout/records.js'
-import type { Context, DramJobReply } from '../context.js'
+import type { Context } from '../context.js'
+import type { DeviceLanes } from '../lanes/device-lanes.js'
 import type { JobOwner } from '../lanes/lane-jobs.js'
 import { sendInRecords } from '../lanes/records.js'
+import type { DramJobReply } from '../lanes/replies.js'
 
 /** The copies of some blocks of one publication, travelling through the dram-worker as one job. */
 export interface SavePart {
@@ -27,12 +29,20 @@ export interface SaveTarget {
 export class SaveJob implements JobOwner<DramJobReply> {
   readonly part: SavePart
   readonly #context: Context
+  readonly #lanes: DeviceLanes
   readonly #target: SaveTarget
   readonly #ended: (job: SaveJob, status: number) => void
   #number: number | null = null
 
-  constructor(context: Context, part: SavePart, target: SaveTarget, ended: (job: SaveJob, status: number) => void) {
+  constructor(
+    context: Context,
+    lanes: DeviceLanes,
+    part: SavePart,
+    target: SaveTarget,
+    ended: (job: SaveJob, status: number) => void,
+  ) {
     this.#context = context
+    this.#lanes = lanes
     this.part = part
     this.#target = target
     this.#ended = ended
@@ -42,14 +52,14 @@ export class SaveJob implements JobOwner<DramJobReply> {
     this.#number = job
     const { out, options } = this.#context
     sendInRecords(this.part.descriptors, COPY.doubles, options.descriptorsPerRecordMax, (list, more) => {
-      out.push({ kind: 'to-dram-worker', request: { kind: 'save', job, more, list, ...this.#target } })
+      out.push(this.#lanes.toDramWorker({ kind: 'save', job, more, list, ...this.#target }))
     })
   }
 
   /** Parts not yet on the stream are dropped; what is there drains. True when the job never reached the lane. */
   cancel(): boolean {
-    if (this.#number === null) return this.#context.dramJobs.withdraw(this)
-    this.#context.out.push({ kind: 'to-dram-worker', request: { kind: 'cancel', job: this.#number } })
+    if (this.#number === null) return this.#lanes.dramJobs.withdraw(this)
+    this.#context.out.push(this.#lanes.toDramWorker({ kind: 'cancel', job: this.#number }))
     return false
   }
 
@@ -69,10 +79,17 @@ export interface ChecksumPart {
 export class ChecksumJob implements JobOwner<DramJobReply> {
   readonly part: ChecksumPart
   readonly #context: Context
+  readonly #lanes: DeviceLanes
   readonly #ended: (job: ChecksumJob, status: number) => void
 
-  constructor(context: Context, part: ChecksumPart, ended: (job: ChecksumJob, status: number) => void) {
+  constructor(
+    context: Context,
+    lanes: DeviceLanes,
+    part: ChecksumPart,
+    ended: (job: ChecksumJob, status: number) => void,
+  ) {
     this.#context = context
+    this.#lanes = lanes
     this.part = part
     this.#ended = ended
   }
@@ -92,7 +109,7 @@ export class ChecksumJob implements JobOwner<DramJobReply> {
       doubles[at + CHECKSUM.segmentStrideBytes] = spec.segmentStrideBytes
     }
     const list = { doubles, offset: 0, length: doubles.length }
-    out.push({ kind: 'to-dram-worker', request: { kind: 'checksum', job, list } })
+    out.push(this.#lanes.toDramWorker({ kind: 'checksum', job, list }))
   }
 
   replied(reply: DramJobReply): void {

@@ -124,8 +124,8 @@ export class Publication implements Operation, OpenPublication {
       slotGeneration: this.slotGeneration,
       fence: this.#fence,
     }
-    this.#save = new SaveJob(this.#context, part, target, (_, status) => this.#saved(status))
-    this.#context.dramJobs.request(this.#save)
+    this.#save = new SaveJob(this.#context, this.#hold.lanes, part, target, (_, status) => this.#saved(status))
+    this.#hold.lanes.dramJobs.request(this.#save)
     return true
   }
 
@@ -204,9 +204,11 @@ export class Publication implements Operation, OpenPublication {
     let granules: number[] = []
     const flush = () => {
       if (entries.length === 0) return
-      const job = new ChecksumJob(this.#context, { entries, granules }, (ended, status) => this.#checked(ended, status))
+      const job = new ChecksumJob(this.#context, this.#hold.lanes, { entries, granules }, (ended, status) =>
+        this.#checked(ended, status),
+      )
       this.#checks.add(job)
-      this.#context.dramJobs.request(job)
+      this.#hold.lanes.dramJobs.request(job)
       entries = []
       granules = []
     }

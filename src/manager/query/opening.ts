@@ -57,7 +57,8 @@ export function choose(
   request: { readonly groups: RequestGroups; readonly allowSsd: boolean },
   limitBytes: number,
 ): Choice {
-  const found = findBlocks(context.storage, seal, request)
+  const allowSsd = request.allowSsd && ssdReadable(context)
+  const found = findBlocks(context.storage, seal, { groups: request.groups, allowSsd })
   const legal = legalBoundaries(found, BOUNDARY_TOKENS_MAX)
   const most = selectBlocks(found, legal.at(-1) ?? 0)
   const counts = new RequestCounts(context.storage, seal.classes, request.groups, found, most)
@@ -66,6 +67,11 @@ export function choose(
   const selection = selectBlocks(found, legal.filter((tokens) => bytesAt(found, tokens) <= limitBytes).at(-1) ?? 0)
   counts.cut(selection)
   return { found, selection, counts, cut: true }
+}
+
+/** A pinned read route that was stopped is replaced by no other: what is only on the SSD is a miss. */
+function ssdReadable({ routes }: Context): boolean {
+  return routes.readRoute !== 'unavailable'
 }
 
 function countCandidates(context: Context, found: FoundBlocks): void {
@@ -88,7 +94,7 @@ export function openQuery(
   reservation: Reservation,
   purpose: FillPurpose,
 ): Query {
-  const { storage, options } = context
+  const { storage, options, routes } = context
   for (const entry of selection.entries) storage.hold(entry)
   if (purpose === 'demand') for (const entry of selection.entries) storage.use(entry)
   const limits = purpose === 'demand' ? demandReads(context) : SPECULATIVE_READS
@@ -102,12 +108,12 @@ export function openQuery(
     instance,
     requestId: request.requestId,
     revision: request.revision,
-    allowSsd: request.allowSsd,
+    allowSsd: request.allowSsd && ssdReadable(context),
     found,
     selection,
     reads,
     // Speculation always ends in DRAM; a request reads now only when its restore is a copy from DRAM.
-    reading: purpose === 'speculation' || options.readRoute === 'dram',
+    reading: purpose === 'speculation' || routes.readRoute === 'dram',
     stale: false,
     reservation,
     counts,

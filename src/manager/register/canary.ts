@@ -28,7 +28,8 @@ export function checkCanaries(
       { expected: lastPage, offset: lastOffset },
     ]
     for (const { expected, offset } of ends) {
-      if (sameBytes(ports.readMapping(mapping, offset, bytes), expected.subarray(0, bytes))) continue
+      const found = ports.readMapping(mapping, offset, bytes)
+      if (found !== null && sameBytes(found, expected.subarray(0, bytes))) continue
       return refuse(
         'canary_mismatch',
         `Cannot register layer ${region.layer}: the bytes at offset ${offset} are not those the engine sees`,

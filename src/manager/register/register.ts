@@ -5,12 +5,14 @@ import { plainDigest } from '../../shared/layout/namespace.js'
 import type { GroupSpec, RankGeometry, RegionSpec } from '../../shared/layout/regions.js'
 import type { MessageOf } from '../../shared/layout/wire/messages.js'
 import type { Context } from '../context.js'
+import type { DeviceLanes } from '../lanes/device-lanes.js'
 import type { SlotTable } from '../ports.js'
 import { reply, replyRefusal } from '../sessions/replies.js'
 import type { Session } from '../sessions/session.js'
 import { checkCanaries } from './canary.js'
 import { hex, sameBytes } from './digests.js'
 import type { Instance } from './instances.js'
+import { lanesFor, mapAll } from './memory.js'
 import { sealIfComplete } from './sealing.js'
 
 type RegisterRequest = MessageOf<'register'>
@@ -86,7 +88,9 @@ function join(
   }
   const groups = groupsOf(message)
   if (isRefusal(groups)) return groups
-  const allocationBytes = mapAll(context, session, message, fds, acquired)
+  const lanes = lanesFor(context, session, message)
+  if (isRefusal(lanes)) return lanes
+  const allocationBytes = mapAll(context, session, lanes, message, fds, acquired.mappings)
   if (isRefusal(allocationBytes)) return allocationBytes
   const geometry = buildRank(rankSpec(message, groups, allocationBytes))
   if (isRefusal(geometry)) return geometry
@@ -108,6 +112,7 @@ function join(
     instance,
     rank,
     geometry,
+    lanes,
     acquired.mappings,
     acquired.slotTable,
     message.slotCount,
@@ -120,11 +125,6 @@ function checkPlace(context: Context, session: Session, message: RegisterRequest
   if (context.draining) return refuse('draining', 'Cannot register: the Manager is draining')
   if (session.phase !== 'greeted' || session.role !== 'worker') {
     return refuse('instance_conflict', 'Cannot register in this session: it has an instance, or spoke as a scheduler')
-  }
-  if (message.device.kind !== 'host' || message.allocations.some(({ kind }) => kind === 'cuda_ipc')) {
-    return refuse('device_unsupported', 'Cannot register device memory: this version serves the host device alone', {
-      device: message.device.kind,
-    })
   }
   const { tpRank, tpSize, ppRank, ppSize, worldSize, slotCount } = message
   if (tpRank >= tpSize || ppRank >= ppSize || worldSize !== tpSize * ppSize) {
@@ -198,70 +198,6 @@ function findOrCreate(
   return found
 }
 
-/** Maps every allocation; the bytes are what is really there, whatever the message claims. */
-function mapAll(
-  context: Context,
-  session: Session,
-  message: RegisterRequest,
-  fds: readonly number[],
-  acquired: Acquired,
-): number[] | Refusal {
-  const bytes: number[] = []
-  let fdsUsed = 0
-  for (const [i, allocation] of message.allocations.entries()) {
-    const memory =
-      allocation.kind === 'local_mapping'
-        ? borrow(context, session, i, allocation.mapping)
-        : importOne(context, i, fds[fdsUsed++] as number)
-    if (isRefusal(memory)) return memory
-    acquired.mappings.push(memory.mapping)
-    if (memory.bytes < allocation.bytes) {
-      return refuse(
-        'region_out_of_bounds',
-        `Cannot map allocation ${i}: ${allocation.bytes} bytes were announced, ${memory.bytes} are there`,
-        { allocation: i, announced: allocation.bytes, real: memory.bytes },
-      )
-    }
-    bytes.push(memory.bytes)
-  }
-  return bytes
-}
-
-interface Mapped {
-  readonly mapping: number
-  readonly bytes: number
-}
-
-function importOne(context: Context, allocation: number, fd: number): Mapped | Refusal {
-  return (
-    context.ports.importMemory(fd) ??
-    refuse(
-      'memory_not_sealed',
-      `Cannot map allocation ${allocation}: it must be a memfd sealed against shrinking and growing (F_SEAL_SHRINK, F_SEAL_GROW)`,
-      { allocation },
-    )
-  )
-}
-
-/** Memory that this process has mapped, for engines in this process: the kernel says which process a peer is. */
-function borrow(context: Context, session: Session, allocation: number, mapping: number): Mapped | Refusal {
-  const { ownPid } = context.options
-  if (session.pid !== ownPid || ownPid === 0) {
-    return refuse(
-      'memory_not_local',
-      `Cannot map allocation ${allocation}: process ${session.pid} names memory of the Manager's process; pass a descriptor`,
-      { allocation, pid: session.pid },
-    )
-  }
-  return (
-    context.ports.borrowMapping(mapping) ??
-    refuse('memory_not_local', `Cannot map allocation ${allocation}: no memory here has number ${mapping}`, {
-      allocation,
-      mapping,
-    })
-  )
-}
-
 /** Groups by id: ids are 0 … n - 1, each once, in any order. */
 function groupsOf({ groups }: RegisterRequest): GroupSpec[] | Refusal {
   const specs: GroupSpec[] = []
@@ -297,6 +233,7 @@ function enter(
   instance: Instance,
   rank: number,
   geometry: RankGeometry,
+  lanes: DeviceLanes,
   mappings: readonly number[],
   slotTable: SlotTable,
   slotCount: number,
@@ -305,6 +242,7 @@ function enter(
   instance.ranks.set(rank, { session, geometry, mappings })
   session.hold = {
     rank,
+    lanes,
     mappings,
     templates: [],
     slotTable,

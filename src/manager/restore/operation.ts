@@ -4,9 +4,10 @@ import { COPY, NO_OFFSET, SOURCE } from '../../shared/layout/descriptors.js'
 import { type List, listAt } from '../../shared/layout/records.js'
 import { SLOT_STATE } from '../../shared/layout/slot-states.js'
 import type { Reservation } from '../../shared/scheduling/query-budget.js'
-import type { Context, DramJobReply, RestoreJobReply } from '../context.js'
+import type { Context } from '../context.js'
 import type { JobOwner } from '../lanes/lane-jobs.js'
 import { sendInRecords } from '../lanes/records.js'
+import type { DramJobReply, RestoreJobReply } from '../lanes/replies.js'
 import type { Operation, RankHold, Session } from '../sessions/session.js'
 import { finishSlot, releaseSlot } from '../sessions/slots.js'
 import type { RestorePlan } from './plan.js'
@@ -56,8 +57,8 @@ export class RestoreOperation implements Operation, JobOwner<DramJobReply | Rest
 
   /** Asks its lane for a job number. */
   request(): void {
-    if (this.#plan.route === 'dram') this.#context.dramJobs.request(this)
-    else this.#context.restoreJobs.request(this)
+    if (this.#plan.route === 'dram') this.#hold.lanes.dramJobs.request(this)
+    else this.#hold.lanes.restoreJobs.request(this)
   }
 
   /** The lane gave a job number: everything of the job goes out now, in as many records as it needs. */
@@ -76,8 +77,8 @@ export class RestoreOperation implements Operation, JobOwner<DramJobReply | Rest
     const size = route === 'dram' ? COPY.doubles : SOURCE.doubles
     sendInRecords(descriptors, size, this.#context.options.descriptorsPerRecordMax, (list, more) => {
       const request = { kind: 'restore', job, more, list, ...rest } as const
-      if (route === 'dram') this.#context.out.push({ kind: 'to-dram-worker', request })
-      else this.#context.out.push({ kind: 'to-host-restore', request })
+      if (route === 'dram') this.#context.out.push(this.#hold.lanes.toDramWorker(request))
+      else this.#context.out.push(this.#hold.lanes.toHostRestore(request))
     })
   }
 
@@ -87,15 +88,15 @@ export class RestoreOperation implements Operation, JobOwner<DramJobReply | Rest
     const { route } = this.#plan
     if (this.#job === null) {
       const withdrawn =
-        route === 'dram' ? this.#context.dramJobs.withdraw(this) : this.#context.restoreJobs.withdraw(this)
+        route === 'dram' ? this.#hold.lanes.dramJobs.withdraw(this) : this.#hold.lanes.restoreJobs.withdraw(this)
       invariant(withdrawn, 'a restore waits for a job or has one')
       finishSlot(this.#context, this, SLOT_STATE.cancelled, ERROR_CODES.cancelled, 0, this.#admitUs)
       this.#context.tally.restoreEnded(ERROR_CODES.cancelled, 0)
       return this.#end()
     }
     const request = { kind: 'cancel', job: this.#job } as const
-    if (route === 'dram') this.#context.out.push({ kind: 'to-dram-worker', request })
-    else this.#context.out.push({ kind: 'to-host-restore', request })
+    if (route === 'dram') this.#context.out.push(this.#hold.lanes.toDramWorker(request))
+    else this.#context.out.push(this.#hold.lanes.toHostRestore(request))
   }
 
   /** The lane's terminal reply: the slot is written, everything submitted has drained. */

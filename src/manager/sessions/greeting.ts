@@ -1,5 +1,5 @@
 import { refuse } from '../../shared/base/refusal.js'
-import { FRAME_BYTES_MAX, PROTO_MAX, PROTO_MIN } from '../../shared/layout/wire/limits.js'
+import { FEATURE, FRAME_BYTES_MAX, PROTO_MAX, PROTO_MIN } from '../../shared/layout/wire/limits.js'
 import type { MessageOf } from '../../shared/layout/wire/messages.js'
 import type { Context } from '../context.js'
 import { hex } from '../register/digests.js'
@@ -16,10 +16,11 @@ export function hello(context: Context, session: Session, request: number, messa
   }
   session.phase = 'greeted'
   session.role = message.role
+  session.proto = Math.min(PROTO_MAX, message.protoMax)
   const { options } = context
   reply(context, session, request, {
     kind: 'welcome',
-    proto: Math.min(PROTO_MAX, message.protoMax),
+    proto: session.proto,
     managerEpoch: options.epoch,
     limits: {
       queriesOutstanding: options.queriesPerSessionMax,
@@ -27,7 +28,10 @@ export function hello(context: Context, session: Session, request: number, messa
       slots: options.slotsPerSessionMax,
       frameBytes: FRAME_BYTES_MAX,
     },
-    features: (options.ssd ? 1 : 0) | (options.ssd && options.readRoute === 'uring' ? 2 : 0),
+    features:
+      (options.ssd ? FEATURE.ssd : 0) |
+      (options.ssd && options.routes.readRoute !== 'dram' ? FEATURE.explicitRead : 0) |
+      (options.devices.length > 1 ? FEATURE.cuda : 0),
   })
 }
 

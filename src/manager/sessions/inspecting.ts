@@ -19,7 +19,7 @@ export function ownership(context: Context): Record<string, number> {
     operationsOpen: operations,
     publicationsOpen: context.publications.count,
     publicationsWaiting: context.publications.waiting,
-    jobsOpen: context.dramJobs.open + context.dramJobs.waiting + context.restoreJobs.open + context.restoreJobs.waiting,
+    jobsOpen: context.devices.reduce((sum, lanes) => sum + lanes.jobsOpen, 0),
     queryReservedBytes: context.queryBudget.total.chargedBytes,
     querySpeculativeReservedBytes: context.queryBudget.speculative.chargedBytes,
     syncsOpen: context.syncs.count,

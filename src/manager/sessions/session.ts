@@ -1,9 +1,12 @@
+import type { DeviceLanes } from '../lanes/device-lanes.js'
 import type { SlotTable } from '../ports.js'
 
 /** One rank of an instance: what a worker registered, and what we made of it. */
 export interface RankHold {
   /** Ordinal of the rank in the sealed geometry; until the seal, tp + pp * tpSize. */
   readonly rank: number
+  /** Of the device that all of its memory lies on. */
+  readonly lanes: DeviceLanes
   readonly mappings: readonly number[]
   /** Copy template of each storage group, by group id; empty until the instance seals. */
   readonly templates: number[]
@@ -45,6 +48,8 @@ export interface Session {
   /** False once the connection ended: replies go nowhere. */
   connected: boolean
   role: 'scheduler' | 'worker'
+  /** Version that HELLO agreed on; 0 before. */
+  proto: number
   /** Key of the instance in Instances, once bound. */
   instance: string | null
   /** What a worker registered. */
@@ -72,6 +77,7 @@ export function newSession(number: number, connection: number, pid: number): Ses
     phase: 'new',
     connected: true,
     role: 'worker',
+    proto: 0,
     instance: null,
     hold: null,
     slots: [],

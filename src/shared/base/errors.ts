@@ -60,11 +60,14 @@ export const ERROR_CODES = {
   uring_unavailable: 20,
   direct_io_unsupported: 21,
   native_addon_missing: 22,
+  cuda_unavailable: 23,
+  cufile_unavailable: 24,
   // capacity
   capacity_pool: 30,
   capacity_sessions: 33,
   capacity_slots: 34,
   capacity_queue: 35,
+  capacity_disk: 36,
   // io
   io_read_failed: 40,
   io_write_failed: 41,
@@ -98,6 +101,9 @@ export const ERROR_CODES = {
   group_unsupported: 81,
   device_unsupported: 82,
   memory_not_local: 83,
+  device_unknown: 84,
+  memory_not_importable: 85,
+  memory_not_exportable: 86,
   // protocol: requests
   lease_unknown: 90,
   lease_wrong_instance: 91,

@@ -280,7 +280,8 @@ function plainPorts(): ManagerPorts {
   let last = 0
   return {
     sha256,
-    importMemory: () => ({ mapping: ++last, bytes: 64 * MIB }),
+    importMemory: () => ({ mapping: ++last, bytes: 64 * MIB, device: 'host' }),
+    importDeviceMemory: () => ({ refused: 'ENODEV', text: 'no such device' }),
     borrowMapping: () => null,
     slotWord: () => 0,
     releaseMapping: () => {},

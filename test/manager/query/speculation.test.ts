@@ -71,7 +71,7 @@ function restore(rig: QueryRig, lease: number, count: number, rank = 0, generati
 }
 
 const restored = (rig: QueryRig, job: number) =>
-  rig.step({ kind: 'dram-worker', reply: { kind: 'restore-done', job, status: 0, bytes: 1, latencyUs: 1 } })
+  rig.step({ kind: 'dram-worker', device: 0, reply: { kind: 'restore-done', job, status: 0, bytes: 1, latencyUs: 1 } })
 
 test('PREPARE reads into DRAM, holds and charges speculation; CLAIM converts the bytes without freeing them', (t) => {
   const rig = rigOf(4)

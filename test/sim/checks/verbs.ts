@@ -15,7 +15,7 @@ import { must } from '../violation.js'
  * leases and queries are listed where they must be and nowhere else (O1, O8, D2, D3).
  */
 export function checkVerbs(context: Context, jobsMax: number): void {
-  const { queries, leaseRecords, leases, sessions, queryBudget, dramJobs, restoreJobs, storage } = context
+  const { queries, leaseRecords, leases, sessions, queryBudget, devices, storage } = context
   const { preparations, warmings } = context
   let leased = 0
   let asked = 0
@@ -71,7 +71,9 @@ export function checkVerbs(context: Context, jobsMax: number): void {
   must(preparations.count === prepared, 'O1', () => `${preparations.count} preparations, sessions list ${prepared}`)
   must(warmings.count === hinted, 'O1', () => `${warmings.count} hints are open, sessions list ${hinted}`)
   checkBudgets(context)
-  must(dramJobs.open <= jobsMax && restoreJobs.open <= jobsMax, 'D2', () => 'more jobs are open than a lane takes')
+  for (const { dramJobs, restoreJobs } of devices) {
+    must(dramJobs.open <= jobsMax && restoreJobs.open <= jobsMax, 'D2', () => 'more jobs are open than a lane takes')
+  }
   const { interests } = storage.gauges()
   must(interests >= holdsMin, 'O7', () => `${interests} interests cover ${holdsMin} that leases and queries hold`)
 }

@@ -22,13 +22,15 @@ import {
   variant,
 } from './fields.js'
 import {
+  ALLOCATIONS_MAX,
   CANARY_BYTES,
-  DESCRIPTORS_MAX,
+  DEVICE_UUID_BYTES,
   DIGEST_BYTES,
   GROUPS_MAX,
   INPUT_BYTES_MAX,
   INPUTS_MAX,
   INSTANCE_ID_BYTES,
+  IPC_HANDLE_BYTES,
   MESSAGE_BYTES_MAX,
   NAME_BYTES_MAX,
   NUMBERS_MAX,
@@ -55,7 +57,11 @@ const numberList = list(record({ name, value: f64 }), NUMBERS_MAX)
 const allocation = variant({
   /** A sealed memory file: its descriptor rides along. */
   host_fd: record({ bytes: u64 }),
-  cuda_ipc: record({ bytes: u64 }),
+  /**
+   * Device memory of another process on this host, since version 2: the raw handle of the driver's allocation, and the
+   * bytes of it that are meant. An interior pointer has the same handle, so the offset is never implied.
+   */
+  cuda_ipc: record({ handle: bytes(IPC_HANDLE_BYTES), offsetBytes: u64, bytes: u64 }),
   /** A mapping of the Manager's own process, by its number there: an embedded runtime's engines alone may name one. */
   local_mapping: record({ bytes: u64, mapping: u32 }),
 })
@@ -127,8 +133,8 @@ const REQUESTS = {
     }),
   },
   /**
-   * Worker: one rank of an instance joins with its memory. Carries one descriptor for each allocation that is not a
-   * local_mapping, in their order.
+   * Worker: one rank of an instance joins with its memory, all of it on one device. Carries one descriptor for each
+   * host_fd, in their order.
    * Answered by `registered`.
    */
   register: {
@@ -146,8 +152,8 @@ const REQUESTS = {
       worldSize: u16,
       /** One allocation holds whole pages of all layers of a rank. */
       pageFirst: bool,
-      device: record({ kind: choice(['host', 'cuda']), uuid: bytes(16) }),
-      allocations: list(allocation, DESCRIPTORS_MAX),
+      device: record({ kind: choice(['host', 'cuda']), uuid: bytes(DEVICE_UUID_BYTES) }),
+      allocations: list(allocation, ALLOCATIONS_MAX),
       groups: list(
         record({
           id: u32,
@@ -388,6 +394,6 @@ export function isRequestKind(kind: MessageKind): kind is RequestKind {
 
 /** Descriptors that must ride with a message, no more and no fewer. */
 export function descriptorsOf(message: WireMessage): number {
-  if (message.kind === 'register') return message.allocations.filter(({ kind }) => kind !== 'local_mapping').length
+  if (message.kind === 'register') return message.allocations.filter(({ kind }) => kind === 'host_fd').length
   return message.kind === 'registered' ? 3 : 0
 }

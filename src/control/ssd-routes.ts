@@ -1,0 +1,107 @@
+import { chmodSync, mkdirSync, mkdtempSync, truncateSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { opening } from '../binding/errors.js'
+import type { CudaProbe, Native } from '../binding/surface.js'
+import { errorOf } from '../shared/base/error-of.js'
+import { invariant } from '../shared/base/invariant.js'
+import {
+  type CufileFacts,
+  type CufileMode,
+  type SsdFacts,
+  type SsdRoutes,
+  selectSsd,
+} from '../shared/routing/ssd-selection.js'
+import { type ResolvedConfig, ssdSettings } from './config.js'
+import type { OpenShards } from './shards.js'
+
+/** The routes of a start, and cuFile when they use it. */
+export interface ChosenRoutes {
+  readonly routes: SsdRoutes
+  /** Closes cuFile once every lane has ended; nothing when it is not open. */
+  close(): void
+}
+
+/**
+ * Decides how the SSD tier is used. libcufile is opened only when the choice asks for it, and closed again when it does
+ * not qualify. Null: there is no SSD tier.
+ * @throws ConfigError, CapabilityError cufile_unavailable, CapacityError capacity_disk
+ */
+export function chooseRoutes(
+  native: Native,
+  config: ResolvedConfig,
+  cuda: CudaProbe,
+  cudaDevices: number,
+  shards: OpenShards,
+): ChosenRoutes | null {
+  const { compiler } = cuda
+  const facts: SsdFacts = {
+    settings: ssdSettings(config),
+    cudaDevices,
+    kernelsFailure: compiler.available ? null : compiler.reason,
+    shards: shards.reports.map(({ path, bytes, filesystem }) => ({ path, bytes, filesystem })),
+    cufile: null,
+  }
+  const first = selectSsd(facts)
+  const cufile = first.kind === 'open-cufile' ? openCufile(native, first.mode, config.socketPath, shards) : null
+  const selection = cufile === null ? first : selectSsd({ ...facts, cufile })
+  switch (selection.kind) {
+    case 'off':
+      return null
+    case 'refused':
+      closeCufile(native, cufile)
+      throw errorOf(selection.code, selection.message, selection.values)
+    case 'routes':
+      if (selection.backend === 'uring') closeCufile(native, cufile)
+      return { routes: selection, close: () => closeCufile(native, selection.backend === 'cufile' ? cufile : null) }
+    default:
+      invariant(false, 'cuFile is opened once', { kind: selection.kind })
+  }
+}
+
+/** Opens the driver, registers every shard, then reserves their space: each step only when the one before held. */
+function openCufile(native: Native, mode: CufileMode, socketPath: string | null, shards: OpenShards): CufileFacts {
+  const logFolder = opening('folder', () => cufileLogFolder(socketPath))
+  const report = native.openCuFile({ library: '', nativeOnly: mode === 'native', logFolder })
+  const facts = { mode, report, registration: null, reservation: null }
+  if (!report.available) return facts
+  for (const { file, path } of shards.reports) {
+    const code = native.registerCuFileShard(file)
+    if (code !== 0) return { ...facts, registration: { path, code } }
+  }
+  // A driver that cannot be kept from compatibility mode is not used by auto: nothing is reserved for it.
+  if (mode === 'native' && report.compatible) return facts
+  for (const [i, { file, path, bytes }] of shards.reports.entries()) {
+    const result = native.reserveShard(file)
+    if (result === 0) continue
+    const left = shards.reports.slice(0, i).flatMap((each) => cutBack(each.path))
+    const reason = [`errno ${-result}`, ...left].join('; ')
+    return { ...facts, reservation: { path, bytes, reason } }
+  }
+  return facts
+}
+
+/** Gives back the space of a shard that was reserved before another failed; what failed, if anything. */
+function cutBack(path: string): string[] {
+  try {
+    truncateSync(path, 0)
+    return []
+  } catch (thrown) {
+    return [`${path} keeps its space: ${thrown instanceof Error ? thrown.message : String(thrown)}`]
+  }
+}
+
+function closeCufile(native: Native, cufile: CufileFacts | null): void {
+  if (cufile === null || !cufile.report.available) return
+  const code = native.closeCuFile()
+  invariant(code === 0, 'cuFile closes when nothing of it is in flight', { code })
+}
+
+/** The library writes a log into the working directory unless it is told another; ours is private to this user. */
+function cufileLogFolder(socketPath: string | null): string {
+  if (socketPath === null) return mkdtempSync(join(tmpdir(), 'orbitkv-cufile-'))
+  const folder = join(dirname(socketPath), 'cufile-log')
+  mkdirSync(folder, { recursive: true, mode: 0o700 })
+  chmodSync(folder, 0o700)
+  return folder
+}
