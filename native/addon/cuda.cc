@@ -83,6 +83,27 @@ napi_value CudaProbe(napi_env env, napi_callback_info) {
   return object;
 }
 
+napi_value CompileKernels(napi_env env, napi_callback_info call) {
+  const Arguments<1> arguments(env, call);
+  int32_t architecture;
+  if (!ReadInt32(env, arguments[0], &architecture) || architecture < 1)
+    return ThrowShape(env, "compileKernels", "an architecture, 90 for 9.0");
+  return Guarded(env, [&] {
+    const auto kernels = cuda::CompileKernels(architecture);
+    napi_value list;
+    napi_create_array(env, &list);
+    for (uint32_t i = 0; i < kernels.size(); ++i) {
+      napi_value kernel;
+      napi_create_object(env, &kernel);
+      SetText(env, kernel, "name", kernels[i].name);
+      SetNumber(env, kernel, "bytes", static_cast<double>(kernels[i].bytes));
+      SetBoolean(env, kernel, "cached", kernels[i].cached);
+      napi_set_element(env, list, i, kernel);
+    }
+    return list;
+  });
+}
+
 napi_value ImportDeviceMemory(napi_env env, napi_callback_info call) {
   const Arguments<4> arguments(env, call);
   const auto uuid = ReadString(env, arguments[0]);

@@ -28,6 +28,7 @@ ORBITKV_FUNCTION(ImportMemory);
 ORBITKV_FUNCTION(ShareBuffer);
 ORBITKV_FUNCTION(BorrowMapping);
 ORBITKV_FUNCTION(CudaProbe);
+ORBITKV_FUNCTION(CompileKernels);
 ORBITKV_FUNCTION(ImportDeviceMemory);
 ORBITKV_FUNCTION(AdoptDeviceMemory);
 ORBITKV_FUNCTION(AllocateDeviceMemory);

@@ -30,6 +30,7 @@ constexpr NamedFunction kSurface[] = {
     {"shareBuffer", ShareBuffer},
     {"borrowMapping", BorrowMapping},
     {"cudaProbe", CudaProbe},
+    {"compileKernels", CompileKernels},
     {"importDeviceMemory", ImportDeviceMemory},
     {"adoptDeviceMemory", AdoptDeviceMemory},
     {"allocateDeviceMemory", AllocateDeviceMemory},

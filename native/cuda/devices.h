@@ -39,6 +39,15 @@ struct ProbeReport {
 /// Loads both libraries at the first call.
 ProbeReport Probe();
 
+struct KernelReport {
+  std::string name;
+  size_t bytes;
+  bool cached;
+};
+
+/// Compiles every kernel for an architecture, device or not. Throws SystemError.
+std::vector<KernelReport> CompileKernels(int32_t architecture);
+
 /// The device with this ordinal; its primary context is retained from the first call on and for
 /// ever. Throws SystemError ENODEV with the reason.
 Device& OpenDevice(int32_t ordinal);

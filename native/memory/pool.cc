@@ -101,6 +101,14 @@ std::shared_ptr<Pool> Pool::Open(size_t bytes, PoolPages pages) {
   return pool;
 }
 
+std::shared_ptr<Pool> Pool::OnDevice(std::byte* base, size_t bytes, int32_t device,
+                                     std::shared_ptr<const void> backing) {
+  std::shared_ptr<Pool> pool(new Pool(base, bytes));
+  pool->device_ = device;
+  pool->backing_ = std::move(backing);
+  return pool;
+}
+
 std::shared_ptr<void> Pool::Attached(const void* kind) const {
   const std::lock_guard lock(mutex_);
   for (const auto& [of, attachment] : attached_)
@@ -115,7 +123,7 @@ void Pool::Attach(const void* kind, std::shared_ptr<void> attachment) {
 
 Pool::~Pool() {
   attached_.clear();
-  munmap(base_, bytes_);
+  if (device_ == kHostDevice) munmap(base_, bytes_);
 }
 
 }  // namespace orbitkv

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "memory/mapping.h"
 #include "memory/registry.h"
 
 namespace orbitkv {
@@ -16,11 +17,16 @@ namespace orbitkv {
 enum class PoolPages { kHuge, kOrdinary };
 
 /// Pinned pool of the host: anonymous, 2 MiB aligned, populated, not inherited by children, left
-/// out of core dumps. Unmapped when the last port, stream job or view lets go of it.
+/// out of core dumps. Unmapped when the last port, stream job or view lets go of it. Or a staging
+/// buffer on a device, which a stream treats the same.
 class Pool {
  public:
   /// Throws SystemError: ENOMEM names what was asked and what the host allows.
   static std::shared_ptr<Pool> Open(size_t bytes, PoolPages pages = PoolPages::kHuge);
+
+  /// Device memory at address `base` of device `device`; `backing` keeps it there.
+  static std::shared_ptr<Pool> OnDevice(std::byte* base, size_t bytes, int32_t device,
+                                        std::shared_ptr<const void> backing);
 
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -28,6 +34,8 @@ class Pool {
 
   std::byte* base() const { return base_; }
   size_t bytes() const { return bytes_; }
+  /// kHostDevice, or the ordinal of the device that the memory is on.
+  int32_t device() const { return device_; }
   /// Bytes in huge pages, read back from the kernel after populating.
   size_t huge_page_bytes() const { return huge_page_bytes_; }
   double populate_ms() const { return populate_ms_; }
@@ -47,6 +55,8 @@ class Pool {
 
   std::byte* base_;
   size_t bytes_;
+  int32_t device_ = kHostDevice;
+  std::shared_ptr<const void> backing_;
   size_t huge_page_bytes_ = 0;
   double populate_ms_ = 0;
   mutable std::mutex mutex_;

@@ -85,6 +85,13 @@ export interface CudaProbe {
   }
 }
 
+export interface KernelReport {
+  readonly name: string
+  readonly bytes: number
+  /** It was compiled before, with this source, these options, this compiler, for this architecture. */
+  readonly cached: boolean
+}
+
 /** Device memory as an engine of another process exports it: what importDeviceMemory() takes. */
 export interface DeviceExport {
   readonly uuid: string
@@ -101,7 +108,7 @@ export type Transfer = 'auto' | 'direct' | 'kernel'
 /** What openStream() may be told about a CUDA device's stream; everything has a measured default. */
 export interface StreamOptions {
   readonly transfer?: Transfer
-  /** Blocks of one copy kernel between pool and device, 1 to 1024. */
+  /** Blocks of one copy kernel, 1 to 1024. */
   readonly blocks?: number
   /** Most bytes that one warp of a copy kernel moves at a time: 512 to 2^20. */
   readonly tileBytes?: number
@@ -412,6 +419,11 @@ export interface Native {
   borrowMapping(mapping: number): MappingReport
   /** What the CUDA driver offers here. Loads it at the first call; cheap afterwards. Never throws. */
   cudaProbe(): CudaProbe
+  /**
+   * Compiles every kernel for an architecture (90 for 9.0), or takes it from the cache; needs the compiler and no
+   * device. Throws ENODEV without a compiler, EINVAL with its log.
+   */
+  compileKernels(architecture: number): KernelReport[]
   /**
    * Maps device memory that another process exported by raw CUDA IPC: `bytes` bytes at `offsetBytes` of the allocation
    * that the 64-byte `handle` names, on the device with this UUID. Held like any mapping, and closed when its last

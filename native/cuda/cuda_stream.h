@@ -1,0 +1,204 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cuda/cuda_device.h"
+#include "cuda/runs.h"
+#include "cuda/tile_arena.h"
+#include "device/stream.h"
+
+namespace orbitkv::cuda {
+
+class CudaStream;
+
+/// A mark among the jobs of a CudaStream. Used by the thread of its stream's port.
+class CudaEvent : public Event {
+ public:
+  bool Passed() const override;
+  void Synchronize() const override;
+
+ private:
+  friend class CudaStream;
+  struct Mark {
+    bool passed = false;
+    CudaStream* stream = nullptr;  // null once passed
+  };
+  std::shared_ptr<Mark> mark_;  // null before the first recording
+};
+
+/// Work that another library puts on the stream (cuFile), with what goes before and after it. One
+/// completion for all: `result`, asked when the stream has passed everything.
+struct ForeignJob {
+  int32_t tag = 0;
+  /// Gathered or zeroed first; inside the device.
+  std::vector<Tile> before;
+  /// Queues on the stream; not 0: nothing was queued, and the job ends with this as its result.
+  std::function<int(StreamPointer)> enqueue;
+  std::function<int32_t()> result;
+  /// Then checksummed, of device memory; to results[result_base + i].
+  std::vector<ChecksumStep> after;
+  size_t result_base = 0;
+  std::vector<std::shared_ptr<const void>> holds;
+  uint64_t bytes = 0;
+};
+
+/// A stream of a CUDA device. No thread of its own, and no call of the driver that waits: jobs are
+/// queued on the device as far as room for their descriptors goes, and the port's thread polls.
+///
+///   job        what the port queued: one completion
+///   piece      what went to the device behind one fence: a word that the device writes into pinned
+///              memory, polled for the price of a load, and an event for errors and wakes
+///   watch      a second stream that waits for events and calls the host: it wakes a port that has
+///              gone to sleep without holding up the first
+///
+/// Copies go by the copy engine or by a kernel over mapped memory, as Choose() says. Checksums of a
+/// pool of the host are computed by the port's thread, a MiB a poll, when everything before has
+/// ended; copies behind them do not wait for that, but end after it. Checksums of device memory go
+/// by a kernel.
+///
+/// A sticky error of the driver ends the device: what is in flight here ends with -ENODEV, and
+/// nothing more is accepted. Another error ends its job with -EIO.
+class CudaStream : public Stream {
+ public:
+  /// The device is entered. Throws SystemError.
+  CudaStream(CudaDevice& device, StreamContext context, const StreamOptions& options);
+  ~CudaStream() override;
+
+  int Copy(int32_t tag, CopyDirection direction, std::span<const double> descriptors) override;
+  int Checksum(int32_t tag, std::span<const double> descriptors, size_t result_base) override;
+  int Move(int32_t tag, std::span<const double> descriptors) override;
+  int ChecksumMapped(int32_t tag, std::span<const double> descriptors, size_t result_base) override;
+  /// As the four above; nothing follows a refusal.
+  int Submit(ForeignJob job);
+
+  StreamReport report() const override;
+  size_t in_flight() const override { return jobs_.size(); }
+  void Poll() override;
+  int64_t NextEndUs() const override;
+  void WakeAtEnds() override;
+  bool Drain(int64_t deadline_us) override;
+  int Record(Event& event) override;
+  int Wait(const Event& event) override;
+  void Cancel() override;
+  void Detach() override { context_.results = {}; }
+
+  CudaDevice& device() const { return device_; }
+  /// For libraries that register streams; only Submit() may queue on it.
+  StreamPointer pointer() const { return stream_; }
+  const std::shared_ptr<Pool>& pool() const { return context_.pool; }
+
+ private:
+  enum class Kind { kWork, kHostChecksum, kRecord, kWait };
+
+  struct Job {
+    Kind kind = Kind::kWork;
+    int32_t tag = 0;
+    Way way = Way::kInside;
+    bool kernel = false;
+    std::vector<Tile> runs;
+    size_t run_next = 0;
+    uint64_t run_offset = 0;
+    std::function<int(StreamPointer)> enqueue;
+    std::function<int32_t()> result;
+    std::vector<ChecksumStep> sums;
+    size_t sum_next = 0;
+    size_t result_base = 0;
+    uint64_t bytes = 0;
+    std::vector<std::shared_ptr<const void>> holds;
+    /// Handed to the device in full, or given up with `error`.
+    bool launched = false;
+    bool begun = false;
+    int32_t error = 0;
+    uint32_t last_fence = 0;
+    EventPointer started = nullptr;
+    EventPointer ended = nullptr;
+    int64_t expected_end_us = 0;
+    std::shared_ptr<CudaEvent::Mark> mark;
+  };
+
+  /// Checksums of one piece, until they are read.
+  struct PieceSums {
+    const uint32_t* remainders;
+    size_t first_result;
+    std::vector<uint64_t> covered_bytes;
+  };
+
+  struct Piece {
+    uint32_t fence;
+    EventPointer event;
+    uint64_t arena_end;
+    bool armed;
+    std::unique_ptr<PieceSums> sums;
+  };
+
+  std::span<const double> Snapshot(std::span<const double> descriptors);
+  /// 0 or -errno: whether a job may be taken at all.
+  int Admit() const;
+  int Accept(Job job);
+  bool ResultsFit(size_t base, size_t count) const;
+
+  /// Hands jobs to the device in order, as far as there is room.
+  void Launch();
+  /// False: there is no room now.
+  bool LaunchWork(Job& job);
+  bool LaunchRuns(Job& job);
+  void LaunchDirect(Job& job);
+  bool LaunchSums(Job& job);
+  /// Fills tiles from where the job is; returns how many.
+  uint32_t FillTiles(Job& job, std::span<Tile> tiles);
+  void Begin(Job& job);
+  void Fence(Job& job, std::unique_ptr<PieceSums> sums = nullptr);
+  /// A call for a job failed: the device is lost, or the job is.
+  void Refused(Job& job, Result result);
+
+  void Reap();
+  void Absorb(Piece& piece);
+  void Finish();
+  bool FinishChecksum(Job& job);
+  bool HasPassed(uint32_t fence) const { return static_cast<int32_t>(passed_ - fence) >= 0; }
+  /// The device is lost: everything ends with -ENODEV.
+  void FailAll();
+  int32_t DeviceTime(Job& job);
+  void Post(Job& job, int32_t result);
+
+  EventPointer TakeEvent();
+  uint32_t word() const;
+
+  CudaDevice& device_;
+  const Driver& driver_;
+  StreamContext context_;
+  const StreamOptions options_;
+  std::shared_ptr<PoolRegistration> registration_;
+  const Kernels* kernels_ = nullptr;
+  std::string kernels_reason_;
+  /// What is added to an address of the pool to get the device's; 0 nearly everywhere.
+  uint64_t pool_shift_ = 0;
+
+  StreamPointer stream_ = nullptr;
+  StreamPointer watch_ = nullptr;
+  std::unique_ptr<TileArena> arena_;
+  std::shared_ptr<const void> sums_memory_;
+  DeviceAddress sums_ = 0;
+  std::vector<EventPointer> events_;
+  bool words_ = true;
+  uint32_t fence_ = 0;
+  uint32_t passed_ = 0;
+  int64_t next_query_us_ = 0;
+  int64_t busy_until_us_ = 0;
+
+  std::vector<double> snapshot_;
+  std::deque<Job> jobs_;
+  size_t launch_next_ = 0;  // the first of jobs_ that is not launched
+  std::deque<Piece> pieces_;
+  uint64_t direct_jobs_ = 0;
+  uint64_t kernel_jobs_ = 0;
+};
+
+}  // namespace orbitkv::cuda

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cuda/driver.h"
+
+namespace orbitkv::cuda {
+
+/// What orbitkv_move reads: addresses that the device reaches; source 0 writes zeros.
+struct Tile {
+  uint64_t target;
+  uint64_t source;
+  uint64_t bytes;
+};
+static_assert(sizeof(Tile) == 24);
+
+/// What orbitkv_crc32 reads.
+struct Crc32Piece {
+  static constexpr uint32_t kBytesMax = 4096;
+  uint64_t address;
+  uint32_t bytes;
+  uint32_t weight;
+  uint32_t result;
+  uint32_t unused;
+};
+static_assert(sizeof(Crc32Piece) == 24);
+
+/// Bytes of a piece that one lane of a warp takes.
+inline constexpr uint32_t kCrc32LaneBytes = 128;
+
+/// The kernels of one device, loaded into its primary context.
+class Kernels {
+ public:
+  /// Compiles or takes from the cache, and loads. The context is current. Throws SystemError.
+  Kernels(const Driver& driver, int architecture);
+
+  /// All pointers are addresses of the device. At most `blocks` blocks; fewer for few tiles.
+  Result Move(StreamPointer stream, DeviceAddress tiles, uint32_t count, uint32_t blocks) const;
+  Result Crc32(StreamPointer stream, DeviceAddress pieces, uint32_t count, DeviceAddress lanes,
+               DeviceAddress results, uint32_t blocks) const;
+
+ private:
+  const Driver& driver_;
+  Function move_;
+  Function crc32_;
+};
+
+}  // namespace orbitkv::cuda
