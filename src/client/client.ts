@@ -48,7 +48,10 @@ export interface PublishRequest {
   readonly partialOk?: boolean
   readonly groups: MessageOf<'publish'>['groups']
 }
-/** How the items were taken, and what was copied. */
+/**
+ * How the items were taken, and what was copied: `accepted` are copied from here, `present` were sealed already,
+ * `assembling` are on their way from somebody else, `skipped` found no room.
+ */
 export interface PublishResult extends OperationResult {
   readonly accepted: number
   readonly present: number
