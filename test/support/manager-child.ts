@@ -138,10 +138,21 @@ export class ManagerChild {
   /** Starts a Manager and waits until it serves. Rejects with its output when it does not. */
   static async start(t: Pick<ExecutionContext, 'teardown'>, start: ManagerStart): Promise<ManagerChild> {
     const manager = new ManagerChild(t, start)
-    const serving = await manager.next('serving')
-    manager.#http = String(serving.http)
-    manager.#fdsAtStart = manager.fdCount()
+    await manager.serving()
     return manager
+  }
+
+  /** Starts a process and waits for nothing. */
+  static launch(t: Pick<ExecutionContext, 'teardown'>, start: ManagerStart): ManagerChild {
+    return new ManagerChild(t, start)
+  }
+
+  /** Waits until it serves; its epoch. Rejects with its output when it does not come to that. */
+  async serving(): Promise<number> {
+    const serving = await this.next('serving')
+    this.#http = String(serving.http)
+    this.#fdsAtStart = this.fdCount()
+    return Number(serving.epoch)
   }
 
   /** Starts a Manager that must refuse; resolves when it has ended. */
