@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { availableParallelism } from 'node:os'
 import type { Registry } from 'prom-client'
 import { DRAM_WORKER_ENTRY, DRAM_WORKER_LAYOUT, type DramWorkerParams } from '../actors/dram-worker/params.js'
 import { HOST_READER_ENTRY, HOST_READER_LAYOUT, type HostReaderParams } from '../actors/host-reader/params.js'
@@ -29,6 +30,7 @@ import type { Page, Shown } from './metrics/page-metrics.js'
 import { gaugesOf, metricsOf } from './metrics/registry.js'
 import { ensurePrivateFolder } from './private-folder.js'
 import { type OpenShards, openShards } from './shards.js'
+import { spinUsOf } from './spin.js'
 
 /** Where host-restore's window lies: the first bytes of the pool's memory that the manager does not allocate. */
 interface Memory {
@@ -323,12 +325,13 @@ function laneNames(stores: number): { readonly name: string; readonly layout: Co
 
 /** Every actor and every ring. */
 function wire(stores: number, config: ResolvedConfig): Wiring {
-  const wiring = new Wiring()
+  const names = laneNames(stores)
+  const wiring = new Wiring(spinUsOf(config.laneSpinUs, availableParallelism(), names.length + 2))
   wiring.actor(ACTOR.main, { series: [], histograms: [] })
   wiring.actor(ACTOR.manager, managerLayout(config.reuseWindows))
-  for (const { name, layout } of laneNames(stores)) wiring.actor(name, layout)
+  for (const { name, layout } of names) wiring.actor(name, layout)
   wiring.connectPair(ACTOR.main, ACTOR.manager)
-  for (const { name } of laneNames(stores)) wiring.connectPair(ACTOR.manager, name)
+  for (const { name } of names) wiring.connectPair(ACTOR.manager, name)
   for (let store = 0; store < stores; store++) wiring.connectPair(ACTOR.hostRestore, ACTOR.hostReader(store))
   return wiring
 }
