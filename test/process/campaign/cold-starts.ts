@@ -32,7 +32,7 @@ const enginesStopFirst: Order = async (field, draw) => {
 /** The Manager is there long before anybody asks. */
 const managerComesFirst: Order = async (field, draw) => {
   await field.dismiss()
-  const { manager, epoch } = await field.start(draw)
+  const { manager, epoch } = await field.start(draw.pick(ROUTES))
   for (let i = 0; i < 2; i++) field.hire(draw, i % 2 === 0 ? 'typescript' : 'python')
   await field.registered(epoch)
   await field.engines[0]?.progress(2)
@@ -145,7 +145,7 @@ export async function coldStart(field: Field, draw: Draw, round: number): Promis
 
 /** A Manager, with every engine of the field at work. */
 async function serving(field: Field, draw: Draw): Promise<ManagerChild> {
-  const { manager, epoch } = await field.start(draw)
+  const { manager, epoch } = await field.start(draw.pick(ROUTES))
   await field.registered(epoch)
   await Promise.all(field.engines.map((engine) => engine.progress(1)))
   return manager

@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Draw } from './draw.js'
 import type { EngineAtWork, EngineLanguage } from './engines.js'
-import { type Field, Watcher } from './field.js'
+import { type Field, ROUTES, Watcher } from './field.js'
 import { count } from './results.js'
 
 /**
@@ -17,7 +17,7 @@ export const LANGUAGES: readonly EngineLanguage[] = ['typescript', 'python', 'ty
 /** Kills of one incarnation, then everything leaves and the Manager drains to nothing. */
 export async function engineKills(field: Field, draws: readonly Draw[]): Promise<void> {
   const first = draws[0] as Draw
-  const { manager, epoch } = await field.start(first)
+  const { manager, epoch } = await field.start(first.pick(ROUTES))
   for (const language of LANGUAGES.slice(field.engines.length)) field.hire(first, language)
   await field.registered(epoch)
   const watcher = await Watcher.start(field.socketPath)

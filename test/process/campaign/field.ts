@@ -38,8 +38,8 @@ export class Field {
   }
 
   /** Starts a Manager; its epoch is new. A start that does not come to serve is a failed restart. */
-  async start(draw: Draw): Promise<{ manager: ManagerChild; epoch: number }> {
-    const manager = this.launch(draw.pick(ROUTES))
+  async start(route: Route, environment: readonly string[] = []): Promise<{ manager: ManagerChild; epoch: number }> {
+    const manager = this.launch(route, environment)
     const epoch = await manager.serving().catch((error: unknown) => {
       this.results.failedRestarts++
       throw error
@@ -47,6 +47,11 @@ export class Field {
     if (this.#epochs.has(epoch)) throw new Error(`epoch ${epoch} came twice`)
     this.#epochs.add(epoch)
     return { manager, epoch }
+  }
+
+  /** An empty folder that lives as long as the field. */
+  privateFolder(): string {
+    return mkdtempSync(join(this.folder, 'points-'))
   }
 
   /** A new engine process; it looks for its Manager by itself. */

@@ -28,7 +28,7 @@ export async function laneDeath(field: Field, draw: Draw): Promise<void> {
   const end = await manager.ended
   const atNs = process.hrtime.bigint()
   field.results.reported(Number(atNs - diedAtNs(end)) / 1e9)
-  checkReport(end, planned)
+  checkReport(end, lane)
   field.results.laneDeaths++
   count(field.results.laneDeathsBy, `${planned.lane}: ${planned.kind}`)
 }
@@ -39,12 +39,12 @@ function diedAtNs({ stderr, stdout }: ManagerEnd): bigint {
   return BigInt(text)
 }
 
-/** Throws unless the process says which lane died, and that it ends for it. */
-function checkReport({ exitCode, signal, stdout, stderr }: ManagerEnd, { lane, kind }: PlannedDeath): void {
-  const reports = stdout
-    .split('\n')
-    .flatMap((line) => (line === '' ? [] : [JSON.parse(line) as Record<string, unknown>]))
+/** Throws unless the process says that it ends because a lane died: this one, when it is known which. */
+export function checkReport({ exitCode, signal, stdout, stderr }: ManagerEnd, lane: string | null): void {
+  const lines = stdout.split('\n').filter((line) => line !== '')
+  const reports = lines.map((line) => JSON.parse(line) as Record<string, unknown>)
   const report = reports.find(({ msg }) => msg === 'a lane ended: the process ends with it')
-  if (exitCode === EXIT_BROKEN && report?.['lane'] === lane) return
-  throw new Error(`${lane} died by ${kind}; the process ended with ${exitCode ?? signal}: ${stderr}${stdout}`)
+  const named = lane === null ? LANES.includes(String(report?.['lane'])) : report?.['lane'] === lane
+  if (exitCode === EXIT_BROKEN && named) return
+  throw new Error(`${lane ?? 'a lane'} died; the process ended with ${exitCode ?? signal}: ${stderr}${stdout}`)
 }

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Draw } from './draw.js'
-import type { Field } from './field.js'
+import { type Field, ROUTES } from './field.js'
 import { count } from './results.js'
 
 /**
@@ -13,7 +13,7 @@ const WAYS = ['kill', 'kill', 'stop and kill', 'stop, go on and kill'] as const
 
 /** One incarnation, from its start to its death. */
 export async function managerKill(field: Field, draw: Draw): Promise<void> {
-  const { manager, epoch } = await field.start(draw)
+  const { manager, epoch } = await field.start(draw.pick(ROUTES))
   await field.registered(epoch)
   await field.engines[0]?.progress(draw.below(6))
   await pause(draw.below(MOMENT_MS_MAX))

@@ -13,6 +13,7 @@ export class Results {
   engineKills = 0
   laneDeaths = 0
   coldStarts = 0
+  pointsVisited = 0
   /** Pauses by SIGSTOP that were followed by SIGCONT, or by the kill. */
   managerStops = 0
   engineStops = 0
@@ -26,6 +27,7 @@ export class Results {
   readonly engineKillsBy: Record<string, number> = {}
   readonly laneDeathsBy: Record<string, number> = {}
   readonly coldStartsBy: Record<string, number> = {}
+  /** Deaths at each named point, by party. */
   readonly points: Record<string, number> = {}
   readonly failures: Failure[] = []
 

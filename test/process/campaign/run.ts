@@ -1,18 +1,27 @@
+import { POINTS } from '../../support/barriers.js'
+import { testAddon } from '../../support/test-addon-build.js'
 import { coldStart } from './cold-starts.js'
 import { Draw } from './draw.js'
 import { engineKills, LANGUAGES } from './engine-kills.js'
 import { Field } from './field.js'
 import { laneDeath } from './lane-deaths.js'
 import { managerKill } from './manager-kills.js'
+import { namedPoint } from './named-points.js'
 import { Results } from './results.js'
 
 /**
- * `npm run test:process -- [--managerKills N] [--engineKills N] [--laneDeaths N] [--coldStarts N] [--seed S]
- * [--drainSeconds S] [--json]`: real processes that die, and an outside ledger of what was promised. Round i of a phase
+ * `npm run test:process -- [--managerKills N] [--engineKills N] [--laneDeaths N] [--coldStarts N]
+ * [--pointsVisited N] [--seed S] [--drainSeconds S] [--json]`: real processes that die, and an outside ledger of what was promised. Round i of a phase
  * has seed S + i: a failing one is replayed by its own seed and a count of 1. Without counts: the whole campaign.
  */
 
-const WHOLE = { managerKills: 100, engineKills: 100, laneDeaths: 100, coldStarts: 50 } as const
+const WHOLE = {
+  managerKills: 100,
+  engineKills: 100,
+  laneDeaths: 100,
+  coldStarts: 50,
+  pointsVisited: POINTS.length,
+} as const
 type Phase = keyof typeof WHOLE
 const PHASES = Object.keys(WHOLE) as Phase[]
 /** Strands run side by side, each with a Manager and engines of its own. */
@@ -69,13 +78,14 @@ class Strand {
       for (const language of LANGUAGES.slice(field.engines.length, 2)) field.hire(draw, language)
       if (phase === 'managerKills') await managerKill(field, draw)
       else if (phase === 'laneDeaths') await laneDeath(field, draw)
-      else await coldStart(field, draw, round)
+      else if (phase === 'coldStarts') await coldStart(field, draw, round)
+      else await namedPoint(field, draw, round)
     })
   }
 
   /** After all that, a Manager starts, serves and leaves nothing behind. */
   async #end(field: Field): Promise<void> {
-    const { manager, epoch } = await field.start(new Draw(seed, 'last start'))
+    const { manager, epoch } = await field.start('dram')
     await field.registered(epoch)
     await field.dismiss()
     await field.rest(manager)
@@ -98,6 +108,7 @@ class Strand {
 
 async function main(): Promise<void> {
   process.stderr.write(`seed ${seed}\n`)
+  if (counts.pointsVisited > 0) await testAddon()
   const startMs = performance.now()
   await Promise.all(Array.from({ length: STRANDS }, (_, place) => new Strand(place).run()))
   const seconds = (performance.now() - startMs) / 1_000
