@@ -1,4 +1,5 @@
 import { randomFillSync } from 'node:crypto'
+import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { HOST_READER_COUNT } from '../src/actors/host-reader/counters.js'
 import { HOST_READER_ENTRY, HOST_READER_LAYOUT, type HostReaderParams } from '../src/actors/host-reader/params.js'
@@ -8,6 +9,7 @@ import { Wiring } from '../src/actors/runtime/wiring.js'
 import { loadNative } from '../src/binding/load.js'
 import type { Native } from '../src/binding/surface.js'
 import { IO_DEPTH, PART_DESCRIPTORS, RESTORE_PARTS } from '../src/control/manager-process.js'
+import { spinUsOf } from '../src/control/spin.js'
 import { GIB, KIB, MIB } from '../src/shared/base/units.js'
 import { NO_OFFSET, SOURCE, TEMPLATE_ITEM } from '../src/shared/layout/descriptors.js'
 import { SLOT_STATE } from '../src/shared/layout/slot-states.js'
@@ -52,6 +54,8 @@ const SENTINEL = 0xa5
 const SLOTS = 4
 const WAKE_TRIPS = 100
 const WAKE_PAUSE_US = 300
+/** Of a Manager with one shard. */
+const ACTORS = 6
 
 /** One granule of a restore: where it lies and where it goes. */
 interface Piece {
@@ -71,7 +75,8 @@ export async function run(options: BenchOptions, say: (line: string) => void): P
   const content = randomFillSync(Buffer.alloc(options.quick ? GIB / 4 : GIB))
   const file = writeContent(native, path, content)
   say(folder.filesystem)
-  const bed = await Bed.open(native)
+  const spinUs = spinUsOf(options.spinUs, availableParallelism(), ACTORS)
+  const bed = await Bed.open(native, spinUs)
   const wake = await PingPong.open(native, 'park-native')
   wake.wakeUps(WAKE_TRIPS, WAKE_PAUSE_US)
 
@@ -98,7 +103,7 @@ export async function run(options: BenchOptions, say: (line: string) => void): P
   await bed.close()
   native.closeShard(file)
   folder.remove()
-  return { rows, filesystem: folder.filesystem, windowBytes: WINDOW_BYTES, depth: IO_DEPTH, evidence }
+  return { rows, filesystem: folder.filesystem, windowBytes: WINDOW_BYTES, depth: IO_DEPTH, spinUs, evidence }
 }
 
 interface Sides {
@@ -320,8 +325,8 @@ class Bed {
     this.#client = native.openSlots(this.#slots.clientFd, this.#slots.managerFd, SLOTS)
   }
 
-  static async open(native: Native): Promise<Bed> {
-    const wiring = new Wiring()
+  static async open(native: Native, spinUs: number): Promise<Bed> {
+    const wiring = new Wiring(spinUs)
     wiring.actor('manager', { series: [], histograms: [] })
     wiring.actor('host-reader', HOST_READER_LAYOUT)
     wiring.actor('host-restore', HOST_RESTORE_LAYOUT)

@@ -14,6 +14,8 @@ export interface BenchOptions {
   readonly dir: string
   readonly pairs: number
   readonly quick: boolean
+  /** Microseconds that lanes look again before they sleep; null: as the Manager decides. */
+  readonly spinUs: number | null
 }
 
 /** The bench cannot be run as asked, or its control is absent: no number is printed. */
@@ -38,7 +40,11 @@ export function parseOptions(words: readonly string[]): {
     throw new Refusal(`Cannot compare over ${values.pairs} pairs: at least ${PAIRS_MIN} are needed, or --quick`)
   }
   const dir = resolve(values.dir ?? process.env['TMPDIR'] ?? tmpdir())
-  return { name: positionals[0] ?? null, options: { json: values.json ?? false, dir, pairs, quick } }
+  const spinUs = values['lane-spin-us'] === undefined ? null : Number(values['lane-spin-us'])
+  if (spinUs !== null && !(Number.isInteger(spinUs) && spinUs >= 0)) {
+    throw new Refusal(`Cannot spin for ${values['lane-spin-us']}: a whole number of microseconds is needed`)
+  }
+  return { name: positionals[0] ?? null, options: { json: values.json ?? false, dir, pairs, quick, spinUs } }
 }
 
 function parse(words: readonly string[]) {
@@ -50,6 +56,7 @@ function parse(words: readonly string[]) {
       dir: { type: 'string' },
       pairs: { type: 'string' },
       quick: { type: 'boolean' },
+      'lane-spin-us': { type: 'string' },
     },
   })
 }

@@ -59,12 +59,15 @@ export class BenchSeat {
 
   /** Publishes what was sent, then takes replies of `talk` until `enough`. */
   await<Request, Reply>(talk: LaneTalk<Request, Reply>, each: (reply: Reply) => void, enough: () => boolean): void {
+    let sleepsAtMs = performance.now() + this.#actor.spinUs / 1000
     for (;;) {
       talk.requests.flush()
       const taken = talk.replies.drain(64, each)
       if (enough()) return
       if (taken > 0) continue
       const sleptFrom = performance.now()
+      if (sleptFrom < sleepsAtMs) continue
+      sleepsAtMs = 0
       parkInJs(this.#actor.control.cells, PARK_WORD, this.#idle, SILENCE_MS_MAX)
       if (performance.now() - sleptFrom >= SILENCE_MS_MAX) throw new Error('a lane has not answered: it has died')
     }

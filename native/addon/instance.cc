@@ -31,6 +31,19 @@ void Destroy(napi_env, void* instance, void*) {
 
 }  // namespace
 
+/// One that was refused while it opened; any other was closed before.
+OpenedPort::~OpenedPort() {
+  port.reset();
+  LetGo();
+}
+
+void OpenedPort::LetGo() {
+  for (napi_ref& reference : memory) {
+    if (reference != nullptr) napi_delete_reference(env, reference);
+    reference = nullptr;
+  }
+}
+
 uint32_t OpenedPort::Close(int64_t max_ms) {
   if (port == nullptr) return 0;
   port->Cancel();
@@ -41,10 +54,7 @@ uint32_t OpenedPort::Close(int64_t max_ms) {
   } else {
     port.reset();
   }
-  for (napi_ref& reference : memory) {
-    if (reference != nullptr) napi_delete_reference(env, reference);
-    reference = nullptr;
-  }
+  LetGo();
   return left;
 }
 

@@ -19,9 +19,17 @@ struct OpenedPort {
   /// Keep the four SharedArrayBuffers while native code may touch them.
   std::array<napi_ref, 4> memory{};
 
+  explicit OpenedPort(napi_env made_in) : env(made_in) {}
+  OpenedPort(const OpenedPort&) = delete;
+  OpenedPort& operator=(const OpenedPort&) = delete;
+  ~OpenedPort();
+
   /// Drains at most `max_ms`, then closes; quarantines the port when something is still in flight.
   /// Returns that.
   uint32_t Close(int64_t max_ms);
+
+ private:
+  void LetGo();
 };
 
 /// What one thread that loaded the addon owns.

@@ -13,6 +13,7 @@
 #include <string>
 #include <system_error>
 
+#include "base/hand_over.h"
 #include "base/system_error.h"
 
 /// The few shapes that cross the bridge. Readers return false or nothing for a value of the wrong
@@ -35,6 +36,7 @@ class Arguments {
   }
 
  private:
+  [[no_unique_address]] HandOver hand_over_;
   std::array<napi_value, N == 0 ? 1 : N> values_{};
   void* bound_ = nullptr;
 };

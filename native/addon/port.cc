@@ -148,8 +148,7 @@ bool IsPowerOfTwo(uint64_t number) { return number != 0 && (number & (number - 1
 napi_value OpenPort(napi_env env, napi_callback_info call) {
   const Arguments<1> arguments(env, call);
   const napi_value given = arguments[0];
-  auto opened = std::make_unique<OpenedPort>();
-  opened->env = env;
+  auto opened = std::make_unique<OpenedPort>(env);
 
   const auto submissions =
       SharedProperty(env, given, "submissions", napi_float64_array, &opened->memory[0]);

@@ -72,6 +72,12 @@ constexpr NamedFunction kSurface[] = {
 };
 
 }  // namespace
+
+#ifdef ORBITKV_PLANTED
+/// test/sanitize/planted.cc: bugs that the sanitizers of a test build must find.
+napi_value Planted(napi_env env, napi_callback_info call);
+#endif
+
 }  // namespace orbitkv::addon
 
 NAPI_MODULE_INIT() {
@@ -81,5 +87,11 @@ NAPI_MODULE_INIT() {
       return nullptr;
     napi_set_named_property(env, exports, name, value);
   }
+#ifdef ORBITKV_PLANTED
+  napi_value planted;
+  napi_create_function(env, "planted", NAPI_AUTO_LENGTH, orbitkv::addon::Planted, nullptr,
+                       &planted);
+  napi_set_named_property(env, exports, "planted", planted);
+#endif
   return exports;
 }

@@ -100,7 +100,9 @@ HostStream::~HostStream() {
 
 std::span<const double> HostStream::Snapshot(std::span<const double> descriptors) {
   snapshot_.resize(descriptors.size());
-  std::memcpy(snapshot_.data(), descriptors.data(), descriptors.size_bytes());
+  // An empty list may have no address, which memcpy may not be given.
+  if (!descriptors.empty())
+    std::memcpy(snapshot_.data(), descriptors.data(), descriptors.size_bytes());
   // The compiler may not read the shared memory a second time in place of the copy.
   std::atomic_signal_fence(std::memory_order_acq_rel);
   return snapshot_;

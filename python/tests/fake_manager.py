@@ -131,7 +131,7 @@ class FakeManager:
     def next(self, kind: str) -> tuple[int, dict, list[int]]:
         """The next request of a kind; others before it are dropped."""
         while True:
-            seen = self.seen.get(timeout=5)
+            seen = self.seen.get(timeout=60)
             if seen[1]["kind"] == kind:
                 return seen
 
@@ -146,7 +146,7 @@ class FakeManager:
                     end.shutdown(socket.SHUT_RDWR)
                 except OSError:
                     pass  # The other side was faster.
-        self._thread.join(5)
+        self._thread.join(60)
         self._listener.close()
         if self.socket is not None:
             self.socket.close()

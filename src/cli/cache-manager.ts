@@ -22,7 +22,21 @@ function versionText(): string {
   return 'unknown'
 }
 
+/** The first SIGTERM or SIGINT from now on. A second one ends the process at once. */
+function firstSignal(): Promise<string> {
+  const names = ['SIGTERM', 'SIGINT'] as const
+  return new Promise((resolve) => {
+    const came = (name: string) => {
+      for (const each of names) process.off(each, came)
+      resolve(name)
+    }
+    for (const name of names) process.on(name, came)
+  })
+}
+
 async function run(flags: FlagValues): Promise<number> {
+  // Before anything is made: a signal that comes while the Manager starts drains it, too.
+  const signalled = firstSignal()
   const log = pino({ level: flags['log-level'], base: null }, pino.destination({ dest: 1, sync: true }))
   const uid = process.getuid?.() ?? 0
   const http = parseAddress('http-addr', flags['http-addr'])
@@ -88,7 +102,7 @@ async function run(flags: FlagValues): Promise<number> {
   void manager.ssdFellBack.then((code) => {
     log.error({ code }, 'cuFile failed: new SSD work goes by io_uring until restart, pinned cuFile reads are misses')
   })
-  return untilDrained(manager, server, flags['drain-timeout'], log)
+  return untilDrained(manager, server, signalled, flags['drain-timeout'], log)
 }
 
 /** What is known of the CUDA driver; UUIDs and reasons, for whoever asks why a device is not served. */
@@ -110,13 +124,11 @@ async function orDrain<T>(manager: RunningManager, step: Promise<T>): Promise<T>
 async function untilDrained(
   manager: RunningManager,
   server: HttpServer,
+  signalled: Promise<string>,
   limitUs: number,
   log: pino.Logger,
 ): Promise<number> {
-  const signal = await new Promise<string>((resolve) => {
-    for (const name of ['SIGTERM', 'SIGINT'] as const) process.once(name, () => resolve(name))
-    void manager.drainAsked.then(() => resolve('DRAIN'))
-  })
+  const signal = await Promise.race([signalled, manager.drainAsked.then(() => 'DRAIN')])
   log.info({ signal }, 'draining')
   const { unfinished, leaks } = await manager.drain(limitUs)
   await server.close()

@@ -182,6 +182,14 @@ export const FLAGS = {
     example: '--cache-protected-percent 80',
     help: 'part of the pool that pages which queries use again may keep from eviction; 0: none',
   },
+  'lane-spin-us': {
+    kind: 'count',
+    default: null,
+    min: 0,
+    max: 10_000,
+    example: '--lane-spin-us 50',
+    help: 'microseconds that a lane looks again before it sleeps; default 50 with more cores than lanes, else 0',
+  },
   'metric-hll-windows': {
     kind: 'text',
     default: '15m,1h,1d',

@@ -101,5 +101,6 @@ export function configOf(flags: FlagValues, uid: number, runtimeFolder: string |
     reuseRegisterBits: flags['metric-hll-bucket-bits'],
     writeQueueBytes: flags['ssd-write-queue'],
     writeInFlightBytes: flags['ssd-write-inflight'],
+    laneSpinUs: flags['lane-spin-us'],
   }
 }

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { CancelledError, ClosedError, type OrbitError, ProtocolError } from '../shared/base/errors.js'
+import { CancelledError, ClosedError, OrbitError, ProtocolError } from '../shared/base/errors.js'
 import { plainDigest } from '../shared/layout/namespace.js'
 import type { MessageOf, WireReply } from '../shared/layout/wire/messages.js'
 import { Driver } from './driver.js'
@@ -48,7 +48,10 @@ export interface PublishRequest {
   readonly partialOk?: boolean
   readonly groups: MessageOf<'publish'>['groups']
 }
-/** How the items were taken, and what was copied. */
+/**
+ * How the items were taken, and what was copied: `accepted` are copied from here, `present` were sealed already,
+ * `assembling` are on their way from somebody else, `skipped` found no room.
+ */
 export interface PublishResult extends OperationResult {
   readonly accepted: number
   readonly present: number
@@ -132,8 +135,10 @@ export class OrbitClient {
       ['registered'],
       { ...options, fds: memory.flatMap((each) => ('fd' in each ? [each.fd] : [])) },
     )
-    if (fds.length !== 3) {
+    if (this.#ended || fds.length !== 3) {
       for (const fd of fds) this.#closeFd(fd)
+      // The session has ended between the answer and this line.
+      if (this.#exchange.closed !== null) throw this.#exchange.closed
       throw new ProtocolError('missing_descriptor', `Cannot open completion slots: ${fds.length} descriptors of 3 came`)
     }
     this.#operations = new Operations(this.#link.openSlots(fds, message.slots), message.slots)
@@ -273,6 +278,7 @@ export class OrbitClient {
   ): { operation: Operation; reply: Promise<MessageOf<K>> } {
     if (signal?.aborted) throw cancelledBy(signal, what)
     const operations = this.#operations
+    if (this.#exchange.closed !== null) throw this.#exchange.closed
     if (operations === null) throw new ProtocolError('instance_unknown', `Cannot ${what}: nothing is registered`)
     const opId = this.#exchange.takeRequest()
     const operation = operations.submit(opId)
@@ -309,7 +315,11 @@ export class OrbitClient {
 
   /** Sends what the caller does not wait for; a failure means that the session ended and took the interest along. */
   #tell(message: MessageOf<'release' | 'cancel'>): void {
-    this.#exchange.ask(message, ['ack']).catch(() => {})
+    try {
+      this.#exchange.ask(message, ['ack']).catch(() => {})
+    } catch (error) {
+      if (!(error instanceof OrbitError)) throw error
+    }
   }
 
   /** Waits until what was published before is findable; with `ssd` also until its writes ended. */

@@ -42,6 +42,8 @@ export interface ManagerConfig {
   readonly reuseRegisterBits: number
   readonly writeQueueBytes: number | null
   readonly writeInFlightBytes: number
+  /** Microseconds that a lane looks again before it sleeps; null: as spinUsOf decides. */
+  readonly laneSpinUs: number | null
 }
 
 /** Policies that an embedder does not choose: everything is read at once, everything may be written, plain LRU. */
@@ -54,6 +56,7 @@ export const POLICY_DEFAULTS = {
   lfuAdmission: false,
   reuseWindows: MANAGER_DEFAULTS.reuseWindows,
   reuseRegisterBits: MANAGER_DEFAULTS.reuseRegisterBits,
+  laneSpinUs: null,
 } as const satisfies Partial<ManagerConfig>
 
 /** What was derived from a configuration and checked. */

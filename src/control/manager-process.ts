@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { availableParallelism } from 'node:os'
 import type { Registry } from 'prom-client'
 import { DRAM_WORKER_ENTRY, DRAM_WORKER_LAYOUT, type DramWorkerParams } from '../actors/dram-worker/params.js'
 import { HOST_READER_ENTRY, HOST_READER_LAYOUT, type HostReaderParams } from '../actors/host-reader/params.js'
@@ -32,6 +33,7 @@ import type { Page, Shown } from './metrics/page-metrics.js'
 import { gaugesOf, metricsOf } from './metrics/registry.js'
 import { ensurePrivateFolder } from './private-folder.js'
 import { type OpenShards, openShards } from './shards.js'
+import { spinUsOf } from './spin.js'
 import { type ChosenRoutes, chooseRoutes } from './ssd-routes.js'
 
 /** Where the windows of the host-restore lanes lie, one after the other: from the first byte that the manager does not allocate. */
@@ -369,12 +371,13 @@ function laneNames(
 
 /** Every actor and every ring. */
 function wire(devices: readonly ServedDevice[], stores: number, config: ResolvedConfig): Wiring {
-  const wiring = new Wiring()
+  const names = laneNames(devices, stores)
+  const wiring = new Wiring(spinUsOf(config.laneSpinUs, availableParallelism(), names.length + 2))
   wiring.actor(ACTOR.main, { series: [], histograms: [] })
   wiring.actor(ACTOR.manager, managerLayout(config.reuseWindows))
-  for (const { name, layout } of laneNames(devices, stores)) wiring.actor(name, layout)
+  for (const { name, layout } of names) wiring.actor(name, layout)
   wiring.connectPair(ACTOR.main, ACTOR.manager)
-  for (const { name } of laneNames(devices, stores)) wiring.connectPair(ACTOR.manager, name)
+  for (const { name } of names) wiring.connectPair(ACTOR.manager, name)
   for (const { name } of devices) {
     for (let store = 0; store < stores; store++) wiring.connectPair(ACTOR.hostRestore(name), ACTOR.hostReader(store))
   }

@@ -155,6 +155,7 @@ function main(): void {
   sayReady()
   runLane({
     control: actor.control,
+    spinUs: actor.spinUs,
     inboxes,
     outboxes: [...sinks.readers, ...sinks.writers, ...sinks.dram, ...sinks.restore, sinks.main],
     native: { port, completions, completed },

@@ -35,6 +35,7 @@ test('manager-config: what the flags say, in bytes and microseconds', (t) => {
     lfuAdmission: false,
     reuseWindows: MANAGER_DEFAULTS.reuseWindows,
     reuseRegisterBits: 16,
+    laneSpinUs: null,
     writeQueueBytes: null,
     writeInFlightBytes: 16 * MIB,
   })

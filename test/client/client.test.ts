@@ -347,6 +347,40 @@ test('client: when the Manager exits, what its slots say still counts', async (t
   t.true(manager.closed)
 })
 
+test('client: after the Manager has exited, restores and publications say so', async (t) => {
+  const manager = obligingManager()
+  const client = await registered(manager)
+  manager.exit()
+  await fails(t, client.sync(false), ClosedError, 'manager_gone')
+  await fails(t, client.restore(oneRestore), ClosedError, 'manager_gone')
+  await fails(t, client.publish({ groups: [] }), ClosedError, 'manager_gone')
+})
+
+test('client: taking an operation back after the stream has ended throws at nobody', async (t) => {
+  const manager = obligingManager().always('restore', () => ({ kind: 'ack' }))
+  const client = await registered(manager)
+  const abort = new AbortController()
+  const restore = client.restore(oneRestore, { signal: abort.signal })
+  manager.hangUp()
+  await fails(t, client.sync(false), ClosedError, 'manager_gone')
+  abort.abort()
+  t.true(await staysOpen(restore))
+  manager.exit()
+  await fails(t, restore, ClosedError, 'manager_gone')
+})
+
+test('client: a registration that the Manager does not outlive is refused, and its descriptors are closed', async (t) => {
+  const manager = obligingManager()
+  const answer = manager.answers.get('register')
+  manager.answers.set('register', (request) => {
+    answer?.(request)
+    manager.exit()
+  })
+  await t.throwsAsync(registered(manager), { instanceOf: ClosedError, code: 'manager_gone' })
+  t.deepEqual(fdsClosed.get(manager), [101, 102, 103])
+  t.deepEqual(manager.descriptorsOpened, [])
+})
+
 test('client: a nonsense answer ends the session but frees no page', async (t) => {
   for (const nonsense of ['busy', 'bytes', 'unasked'] as const) {
     const manager = obligingManager(1)

@@ -33,6 +33,7 @@ const BASE: ManagerConfig = {
   lfuAdmission: false,
   reuseWindows: [],
   reuseRegisterBits: 16,
+  laneSpinUs: null,
   leaseUs: 30_000_000,
   writeQueueBytes: null,
   writeInFlightBytes: 16 * MIB,

@@ -9,7 +9,7 @@ import { decodeReply, encodeFrame } from '../../src/shared/layout/wire/frame.js'
 import type { MessageOf } from '../../src/shared/layout/wire/messages.js'
 import { keysNamed, memoryBytesOf, registrationOf, SHAPE, TestEngine } from '../support/engine.js'
 import { folderOf } from '../support/folder.js'
-import { endsClean, eventually, ManagerChild } from '../support/manager-child.js'
+import { endsClean, eventually, ManagerChild, SETTLE_MS } from '../support/manager-child.js'
 import { needs } from '../support/needs.js'
 import { HELLO, RawSession, sendStream } from '../support/raw-session.js'
 
@@ -56,7 +56,7 @@ async function changesNothing(t: ExecutionContext, body: () => Promise<void>): P
       after = await image()
       return after === before && manager.fdCount() <= fds
     },
-    3_000,
+    SETTLE_MS,
     () => `${before} ${after}, descriptors ${fds} -> ${manager.fdCount()}`,
   )
   t.pass()
@@ -512,14 +512,10 @@ test.serial('X9: a client that never reads is cut, and others go on', async (t) 
       Array.from({ length: 2_000 }, (_, i) => withLength(encode({ kind: 'inspect', what: '' }, i + 9))),
     )
     const sessions = async () => (await engine.scheduler.inspect('')).get('sessions') as number
-    await eventually(
-      'the client that does not read is cut',
-      async () => {
-        if (socket.writableLength < 1 << 20 && !socket.destroyed) socket.write(inspects)
-        return gone || (await sessions()) === 2
-      },
-      20_000,
-    )
+    await eventually('the client that does not read is cut', async () => {
+      if (socket.writableLength < 1 << 20 && !socket.destroyed) socket.write(inspects)
+      return gone || (await sessions()) === 2
+    })
     t.is(await engine.hits(KEYS), 4)
     socket.destroy()
   })

@@ -164,6 +164,7 @@ test.serial(
     t.deepEqual(lists(torn), [[96], [32]], 'only reading finds it')
     const [first, second] = engine.ranks as [HybridRank, HybridRank]
     await t.throwsAsync(first.restore(torn.lease, pairsAt(96)), { code: 'checksum_mismatch' })
+    await engine.settled()
     await second.client.release('lease', torn.lease)
     const left = await ready(engine, 8)
     t.deepEqual(lists(left), [[32], []])

@@ -111,7 +111,7 @@ test.serial('K3: a restore that waits for its fence stays the client’s until t
     { lease: found.lease, groups: [{ group: 0, pairs }] },
     { after: new Promise(() => {}) },
   )
-  t.is((await engine.scheduler.inspect('')).get('operationsOpen'), 1)
+  t.is((await engine.rank.client.inspect('')).get('operationsOpen'), 1)
   const { pid } = manager
   manager.signal('SIGKILL')
   await t.throwsAsync(restore, { instanceOf: ClosedError, code: 'manager_gone' })

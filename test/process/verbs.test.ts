@@ -24,7 +24,7 @@ test.before(async (t) => {
     { teardown },
     {
       folder: folderOf({ teardown } as unknown as ExecutionContext),
-      flags: ['--ssd-read-path', 'uring', '--lease-ttl', `${LEASE_MS}ms`],
+      flags: ['--ssd-read-path', 'uring'],
     },
   )
   t.true(shared.running)
@@ -103,24 +103,43 @@ test.serial('V1: blocks of two ranks are findable when both have published, and 
   await engine.stop()
 })
 
+/** Renews one of two leases until the other has ended. False when this process was held up for longer than they live. */
+async function outlives(engine: TestEngine, kept: number, sinceMs: number): Promise<boolean> {
+  for (let renewedMs = sinceMs; ; ) {
+    const askedMs = performance.now()
+    try {
+      const leftMs = await engine.scheduler.renew(kept, 3_600_000)
+      if (leftMs > LEASE_MS) throw new Error(`a lease was renewed for ${leftMs} ms`)
+    } catch (error) {
+      if (performance.now() - renewedMs < LEASE_MS) throw error
+      return false
+    }
+    renewedMs = askedMs
+    if ((await engine.scheduler.inspect('')).get('leases') === 1) return true
+    await new Promise((resolve) => setTimeout(resolve, LEASE_MS / 20))
+  }
+}
+
 test.serial('a lease ends by itself, a renewed one lives on, and release is idempotent', async (t) => {
-  const engine = await engineOf(t)
+  const manager = await ManagerChild.start(t, { folder: folderOf(t), flags: ['--lease-ttl', `${LEASE_MS}ms`] })
+  const engine = await TestEngine.start(manager.socketPath, { salt: t.title })
   const keys = keysNamed(t.title, 2)
   await engine.publish(keys)
-  const kept = await ready(engine, keys)
-  const left = await ready(engine, keys)
-  t.true(left.expiresInMs <= LEASE_MS)
-  await eventually('the lease that nobody renews has ended', async () => {
-    t.is(await engine.scheduler.renew(kept.lease, 3_600_000), LEASE_MS, 'at most one lease time from now')
-    return (await engine.scheduler.inspect('')).get('leases') === 1
-  })
-  await t.throwsAsync(engine.restore(keys, left.lease), { code: 'lease_expired' })
-  await t.throwsAsync(engine.scheduler.renew(left.lease, 1_000), { code: 'lease_expired' })
-  t.is(await engine.restore(keys, kept.lease), 0)
+  for (let held = false; !held; ) {
+    const left = await ready(engine, keys)
+    const askedMs = performance.now()
+    const kept = await ready(engine, keys)
+    t.true(left.expiresInMs <= LEASE_MS)
+    held = await outlives(engine, kept.lease, askedMs)
+    await t.throwsAsync(engine.scheduler.renew(left.lease, 1_000), { code: 'lease_expired' })
+    await t.throwsAsync(engine.restore(keys, left.lease), { code: 'lease_expired' })
+    await engine.scheduler.release('lease', kept.lease)
+  }
   const third = await ready(engine, keys)
   for (let i = 0; i < 3; i++) await t.notThrowsAsync(engine.scheduler.release('lease', third.lease))
   await t.throwsAsync(engine.restore(keys, third.lease), { instanceOf: Error, message: /Cannot redeem lease/ })
   await engine.stop()
+  await endsClean(t, manager)
 })
 
 test.serial('C5: cancel of a restore whose fence is never raised ends CANCELLED and touches no page', async (t) => {
@@ -202,11 +221,7 @@ test.serial('K1: an engine killed with a fenced restore open is drained, and ano
   await victim.ask('to-ssd', t.title, 6)
   t.is(await victim.ask('fenced-restore', t.title, 6), 1)
   await victim.kill()
-  await eventually(
-    'the dead engine is gone',
-    async () => (await shared.owned())['orbitkv_sessions'] === undefined,
-    2_000,
-  )
+  await eventually('the dead engine is gone', async () => (await shared.owned())['orbitkv_sessions'] === undefined)
   const engine = await TestEngine.start(shared.socketPath, shape)
   const { lease } = await ready(engine, keysNamed(t.title, 6))
   t.is(await engine.restore(keysNamed(t.title, 6), lease), 0)
@@ -246,11 +261,7 @@ test.serial('a key that another is writing is not copied twice and not found bef
   t.is((await second.publish(keys))[0]?.bytes, 0)
   t.is(await second.hits(keys), 0)
   await writer.kill()
-  await eventually(
-    'the writer has gone',
-    async () => (await second.scheduler.inspect('')).get('operationsOpen') === 0,
-    2_000,
-  )
+  await eventually('the writer has gone', async () => (await second.scheduler.inspect('')).get('operationsOpen') === 0)
   t.true(((await second.publish(keys))[0]?.bytes as number) > 0)
   const { lease } = await ready(second, keys)
   t.is(await second.restore(keys, lease), 0)
@@ -294,7 +305,6 @@ test.serial('K1: an engine killed inside a fenced publication leaves no key behi
   await eventually(
     'its operation has ended',
     async () => (await engine.scheduler.inspect('')).get('operationsOpen') === 0,
-    2_000,
   )
   const keys = keysNamed(t.title, 6)
   t.is(await engine.hits(keys), 0)

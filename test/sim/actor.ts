@@ -1,5 +1,5 @@
 import type { Clock } from './clock.js'
-import type { Stream } from './faults.js'
+import type { FaultSite, Stream, WAKE_FAULTS } from './faults.js'
 import { must } from './violation.js'
 
 /** What an actor's loop does around its machine; the same order as runLane: tick, take, act, give back. */
@@ -10,8 +10,23 @@ export interface ActorWork {
   perform(): void
 }
 
+/** The process that an actor is a thread of: its time, and whether its threads run at all. */
+export interface ActorHost {
+  readonly clock: Clock
+  readonly nowUs: number
+  readonly wakeUs: Stream
+  readonly wakes: FaultSite<(typeof WAKE_FAULTS)[number]>
+  /** Microseconds of the world until threads run again; 0 when they do. */
+  readonly stoppedForUs: number
+  readonly alive: boolean
+  /** Runs `turn`; a process that is killed inside of it ends there. */
+  run(turn: () => void): void
+}
+
 /** Ticks at one moment that achieve nothing: a loop that would spin. */
 const IDLE_TICKS_MAX = 8
+/** No lane parks for longer: what it was not woken for it finds then. */
+export const PARK_US_MAX = 100_000
 
 /**
  * One thread of the process: inputs gather while it sleeps, a turn takes all of them. How long it sleeps after a
@@ -19,28 +34,35 @@ const IDLE_TICKS_MAX = 8
  */
 export class Actor {
   readonly name: string
-  readonly #clock: Clock
-  readonly #wakeUs: Stream
+  readonly #host: ActorHost
   readonly #work: ActorWork
   #inputs: (() => void)[] = []
+  #spare: (() => void)[] = []
   #released: (() => void)[] = []
   #awake = false
   #tickAtUs = Number.POSITIVE_INFINITY
   #idleTicks = 0
+  /** The thread has ended: nothing reaches it any more. */
+  dead = false
   ticks = 0
 
-  constructor(name: string, clock: Clock, wakeUs: Stream, work: ActorWork) {
+  constructor(name: string, host: ActorHost, work: ActorWork) {
     this.name = name
-    this.#clock = clock
-    this.#wakeUs = wakeUs
+    this.#host = host
     this.#work = work
   }
 
   /** `input` steps the machine in the first turn at least `delayUs` from now. */
   post(delayUs: number, input: () => void): void {
-    this.#clock.after(delayUs, () => {
+    this.#host.clock.after(delayUs, () => {
+      if (this.dead || !this.#host.alive) return
       this.#inputs.push(input)
-      this.wake()
+      const strike = this.#host.wakes.strike()
+      if (strike === null) return this.wake()
+      if (strike.kind === 'wake-spurious') {
+        this.wake()
+        this.#host.clock.after(1 + (strike.amount & 15), () => this.wake())
+      } else this.#host.clock.after(PARK_US_MAX, () => this.wake())
     })
   }
 
@@ -52,39 +74,45 @@ export class Actor {
   wake(): void {
     if (this.#awake) return
     this.#awake = true
-    this.#clock.after(this.#wakeUs.next(), () => this.#turn())
+    this.#host.clock.after(this.#host.wakeUs.next(), this.#woken)
   }
 
-  #turn(): void {
+  readonly #woken = (): void => {
+    if (this.dead || !this.#host.alive) return
+    const stoppedForUs = this.#host.stoppedForUs
+    if (stoppedForUs > 0) this.#host.clock.after(stoppedForUs, this.#woken)
+    else this.#host.run(this.#turn)
+  }
+
+  readonly #turn = (): void => {
     this.#awake = false
     const inputs = this.#inputs
-    this.#inputs = []
-    const dueUs = this.#work.nextTickUs()
-    const due = this.#clock.nowUs >= dueUs
-    if (due) this.ticks++
-    this.#work.tick(this.#clock.nowUs)
+    this.#inputs = this.#spare
+    const nowUs = this.#host.nowUs
+    if (nowUs >= this.#work.nextTickUs()) this.ticks++
+    this.#work.tick(nowUs)
     for (const input of inputs) input()
     this.#work.perform()
-    for (const release of this.#released.splice(0)) release()
-    this.#spins(inputs.length > 0)
-    this.#scheduleTick()
+    const worked = inputs.length > 0
+    inputs.length = 0
+    this.#spare = inputs
+    if (this.#released.length > 0) for (const release of this.#released.splice(0)) release()
+    this.#settle(worked)
   }
 
   /** After a tick the next one must lie ahead, or the loop would spin without ever sleeping. */
-  #spins(worked: boolean): void {
-    this.#idleTicks = !worked && this.#work.nextTickUs() <= this.#clock.nowUs ? this.#idleTicks + 1 : 0
+  #settle(worked: boolean): void {
+    const atUs = this.#work.nextTickUs()
+    const { nowUs } = this.#host
+    this.#idleTicks = !worked && atUs <= nowUs ? this.#idleTicks + 1 : 0
     must(
       this.#idleTicks < IDLE_TICKS_MAX,
       'D4',
-      () => `${this.name} asks for a tick at ${this.#work.nextTickUs()}, again and again, at ${this.#clock.nowUs}`,
+      () => `${this.name} asks for a tick at ${atUs}, again and again, at ${nowUs}`,
     )
-  }
-
-  #scheduleTick(): void {
-    const atUs = this.#work.nextTickUs()
     if (atUs === Number.POSITIVE_INFINITY || atUs >= this.#tickAtUs) return
     this.#tickAtUs = atUs
-    this.#clock.after(Math.max(0, Math.ceil(atUs - this.#clock.nowUs)), () => {
+    this.#host.clock.after(Math.max(0, Math.ceil(atUs - nowUs)), () => {
       if (this.#tickAtUs !== atUs) return
       this.#tickAtUs = Number.POSITIVE_INFINITY
       this.wake()

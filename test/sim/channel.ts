@@ -2,7 +2,7 @@ import type { RawRecord } from '../../src/shared/layout/records.js'
 import { clearRecord, type MessageCodec, rawRecord } from '../../src/shared/rings/codec.js'
 import type { Actor } from './actor.js'
 import type { Clock } from './clock.js'
-import type { Stream } from './faults.js'
+import type { FaultSite, RING_FAULTS, Stream } from './faults.js'
 import { must } from './violation.js'
 
 /** What a channel needs besides its two ends. */
@@ -14,6 +14,7 @@ export interface ChannelOptions {
   /** Replies never wait with their sender: credits keep what is outstanding within the ring. */
   readonly credited: boolean
   readonly full: () => void
+  readonly faults: FaultSite<(typeof RING_FAULTS)[number]>
 }
 
 /**
@@ -27,6 +28,8 @@ export class Channel<M> {
   readonly #receiver: Actor
   readonly #deliver: (message: M) => void
   readonly #waiting: RawRecord[] = []
+  /** Records whose turn has given them back, for the next messages. */
+  readonly #spare: RawRecord[] = []
   #inRing = 0
   #lastAtUs = 0
 
@@ -50,7 +53,7 @@ export class Channel<M> {
   }
 
   send(message: M): void {
-    const record = rawRecord()
+    const record = this.#spare.pop() ?? rawRecord()
     clearRecord(record)
     this.#codec.encode(message, record)
     const { doubles, offset, length } = record.list
@@ -62,18 +65,27 @@ export class Channel<M> {
   }
 
   #carry(record: RawRecord): void {
-    const { clock, delayUs } = this.#options
+    const { clock, delayUs, credited, faults } = this.#options
     this.#inRing++
+    const strike = faults.strike()
+    const lateUs = strike?.kind === 'record-delayed' ? 1_000 + strike.amount * 40 : 0
+    const heldUs = strike?.kind === 'ring-held' && !credited ? 1_000 + strike.amount * 40 : 0
     // Never earlier than the one before it: a ring keeps its order.
-    this.#lastAtUs = Math.max(this.#lastAtUs, clock.nowUs + delayUs.next())
+    this.#lastAtUs = Math.max(this.#lastAtUs, clock.nowUs + delayUs.next() + lateUs)
     this.#receiver.post(this.#lastAtUs - clock.nowUs, () => {
-      this.#receiver.onRelease(() => this.#release(record))
+      this.#receiver.onRelease(() => this.#release(record, heldUs))
       this.#deliver(this.#codec.decode(record))
     })
   }
 
-  #release(record: RawRecord): void {
+  #release(record: RawRecord, heldUs: number): void {
     record.list.doubles.fill(Number.NaN)
+    this.#spare.push(record)
+    if (heldUs > 0) this.#options.clock.after(heldUs, () => this.#free())
+    else this.#free()
+  }
+
+  #free(): void {
     this.#inRing--
     const next = this.#waiting.shift()
     if (next !== undefined) this.#carry(next)

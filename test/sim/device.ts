@@ -1,9 +1,5 @@
-import { crc32Strided } from '../../src/shared/codec/crc32.js'
-import { CHECKSUM, COPY, TEMPLATE_ITEM } from '../../src/shared/layout/descriptors.js'
-import type { Actor } from './actor.js'
-import type { Clock } from './clock.js'
+import { COPY, TEMPLATE_ITEM } from '../../src/shared/layout/descriptors.js'
 import type { EngineMemory } from './descriptors.js'
-import type { COPY_FAULTS, FaultSite, Stream } from './faults.js'
 import type { Flights, Range } from './ledger.js'
 import type { Pool } from './pool.js'
 import { must } from './violation.js'
@@ -22,7 +18,7 @@ interface Mapping {
 }
 
 /** One contiguous move of a copy. */
-interface Move {
+export interface Move {
   readonly mapping: Mapping
   readonly pageAt: number
   readonly poolAt: number
@@ -30,16 +26,17 @@ interface Move {
   readonly paddedBytes: number
 }
 
-const EINVAL = -22
-const EIO = -5
-
 /** Mappings, templates and streams of the host device, to the letter of binding/surface.ts. */
 export class Device {
   readonly #pool: Pool
   readonly #flights: Flights
   readonly #mappings = new Map<number, Mapping>()
   readonly #templates = new Map<number, Template>()
+  /** Released, and still named by copies. */
+  readonly #leaving = new Set<number>()
   #next = 1
+  /** Everything that it is asked to do fails, until its process is started anew. */
+  sticky = false
 
   constructor(pool: Pool, flights: Flights) {
     this.#pool = pool
@@ -64,6 +61,7 @@ export class Device {
     const mapping = this.#mappings.get(number)
     must(mapping !== undefined && !mapping.released, 'O5', () => `mapping ${number} is released twice`)
     ;(mapping as Mapping).released = true
+    this.#leaving.add(number)
     this.#reap(number)
   }
 
@@ -124,29 +122,32 @@ export class Device {
       must(!mapping.released, 'O10', () => `${what} starts on ${mapping.memory.name} after its release`)
       mapping.users++
       this.#pool.mustBeOwned(poolAt, paddedBytes, what)
-      const space = mapping.memory.name
-      ranges.push(this.#flights.take({ space, start: pageAt, end: pageAt + bytes, writes: toPages, what }))
-      const pool = { space: 'pool', start: poolAt, end: poolAt + paddedBytes, writes: !toPages, what }
-      ranges.push(this.#flights.take(pool))
+      ranges.push(this.#flights.take(mapping.memory.name, pageAt, pageAt + bytes, toPages, what))
+      ranges.push(this.#flights.take('pool', poolAt, poolAt + paddedBytes, !toPages, what))
     }
     return ranges
   }
 
-  /** Carries out the first `count` of the moves and takes all of them out of flight. */
-  land(moves: readonly Move[], ranges: readonly Range[], toPages: boolean, count: number): void {
-    for (const [index, { mapping, pageAt, poolAt, bytes, paddedBytes }] of moves.entries()) {
-      const { memory } = mapping
+  /**
+   * Carries out the first `count` of the moves, the last of them only by half when `torn`, and takes all of them out of
+   * flight.
+   */
+  land(moves: readonly Move[], ranges: readonly Range[], toPages: boolean, count: number, torn = false): void {
+    for (let index = 0; index < moves.length; index++) {
+      const { mapping, pageAt, poolAt, bytes, paddedBytes } = moves[index] as Move
       if (index < count) {
-        if (toPages) memory.bytes.set(this.#pool.bytes.subarray(poolAt, poolAt + bytes), pageAt)
+        const done = torn && index === count - 1 ? bytes >> 1 : bytes
+        const page = mapping.memory.bytes
+        if (toPages) page.set(this.#pool.bytes.subarray(poolAt, poolAt + done), pageAt)
         else {
-          this.#pool.bytes.set(memory.bytes.subarray(pageAt, pageAt + bytes), poolAt)
-          this.#pool.bytes.fill(0, poolAt + bytes, poolAt + paddedBytes)
+          this.#pool.bytes.set(page.subarray(pageAt, pageAt + done), poolAt)
+          if (done === bytes) this.#pool.bytes.fill(0, poolAt + bytes, poolAt + paddedBytes)
         }
       }
       mapping.users--
     }
     for (const range of ranges) this.#flights.land(range)
-    for (const number of [...this.#mappings.keys()]) this.#reap(number)
+    for (const number of this.#leaving) this.#reap(number)
   }
 
   #mapping(number: number): Mapping {
@@ -157,128 +158,8 @@ export class Device {
 
   #reap(number: number): void {
     const mapping = this.#mappings.get(number)
-    if (mapping?.released && mapping.users === 0) this.#mappings.delete(number)
-  }
-}
-
-/** One stream of the device: jobs complete in the order they were queued; bytes move at the moment of completion. */
-export class DeviceStream {
-  readonly #device: Device
-  readonly #pool: Pool
-  readonly #flights: Flights
-  readonly #clock: Clock
-  readonly #actor: Actor
-  readonly #copyUs: Stream
-  readonly #faults: FaultSite<(typeof COPY_FAULTS)[number]>
-  readonly #completed: (tag: number, result: number) => void
-  readonly #held: (() => void)[] = []
-  #lastAtUs = 0
-  #stalled = false
-  inFlight = 0
-  completions = 0
-  duplicates = 0
-
-  constructor(
-    device: Device,
-    pool: Pool,
-    flights: Flights,
-    clock: Clock,
-    actor: Actor,
-    copyUs: Stream,
-    faults: FaultSite<(typeof COPY_FAULTS)[number]>,
-    completed: (tag: number, result: number) => void,
-  ) {
-    this.#device = device
-    this.#pool = pool
-    this.#flights = flights
-    this.#clock = clock
-    this.#actor = actor
-    this.#copyUs = copyUs
-    this.#faults = faults
-    this.#completed = completed
-  }
-
-  /** As Port.copy: 0, or -errno and no completion follows. */
-  copy(tag: number, toPages: boolean, doubles: Float64Array, offset: number, count: number): number {
-    const moves: Move[] = []
-    for (let index = 0; index < count; index++) {
-      const some = this.#device.moves(doubles, offset + index * COPY.doubles)
-      must(some !== null, 'X3', () => `a copy names a template, granule or page that is not there`)
-      moves.push(...(some as Move[]))
-    }
-    const strike = this.#faults.strike()
-    if (strike?.kind === 'copy-refused') return EINVAL
-    const ranges = this.#device.depart(moves, toPages, toPages ? 'copy to pages' : 'copy from pages')
-    const failed = strike?.kind === 'copy-failed'
-    const landed = failed ? strike.amount % (moves.length + 1) : moves.length
-    this.#queue(strike, tag, () => {
-      this.#device.land(moves, ranges, toPages, landed)
-      return failed ? EIO : 0
-    })
-    return 0
-  }
-
-  /** As Port.checksum. */
-  checksum(
-    tag: number,
-    doubles: Float64Array,
-    offset: number,
-    count: number,
-    results: Uint32Array,
-    base: number,
-  ): number {
-    const granules = Array.from({ length: count }, (_, index) => {
-      const at = offset + index * CHECKSUM.doubles
-      return {
-        start: doubles[at + CHECKSUM.poolOffsetBytes] as number,
-        bytes: doubles[at + CHECKSUM.bytes] as number,
-        segmentBytes: doubles[at + CHECKSUM.segmentBytes] as number,
-        strideBytes: doubles[at + CHECKSUM.segmentStrideBytes] as number,
-      }
-    })
-    const strike = this.#faults.strike()
-    if (strike?.kind === 'copy-refused') return EINVAL
-    const ranges = granules.map(({ start, bytes }) => {
-      this.#pool.mustBeOwned(start, bytes, 'checksum')
-      return this.#flights.take({ space: 'pool', start, end: start + bytes, writes: false, what: 'checksum' })
-    })
-    this.#queue(strike, tag, () => {
-      for (const range of ranges) this.#flights.land(range)
-      for (const [index, { start, bytes, segmentBytes, strideBytes }] of granules.entries()) {
-        results[base + index] = crc32Strided(this.#pool.bytes.subarray(start, start + bytes), segmentBytes, strideBytes)
-      }
-      return strike?.kind === 'copy-failed' ? EIO : 0
-    })
-    return 0
-  }
-
-  /** Phase two: what was held up for ever goes on. */
-  unstall(): void {
-    this.#stalled = false
-    for (const run of this.#held.splice(0)) run()
-  }
-
-  #queue(strike: { kind: string; amount: number } | null, tag: number, land: () => number): void {
-    this.inFlight++
-    const extraUs = strike?.kind === 'copy-late' ? 500 + strike.amount * 40 : 0
-    if (strike?.kind === 'copy-stalled') this.#stalled = true
-    const run = () => {
-      this.#lastAtUs = Math.max(this.#lastAtUs, this.#clock.nowUs + this.#copyUs.next() + extraUs)
-      this.#clock.after(this.#lastAtUs - this.#clock.nowUs, () => {
-        this.inFlight--
-        this.#complete(0, tag, land(), strike?.kind === 'copy-duplicate')
-      })
-    }
-    // A stream keeps its order: behind a job that never ends everything waits.
-    if (this.#stalled) this.#held.push(run)
-    else run()
-  }
-
-  #complete(delayUs: number, tag: number, result: number, twice: boolean): void {
-    this.completions++
-    this.#actor.post(delayUs, () => this.#completed(tag, result))
-    if (!twice) return
-    this.duplicates++
-    this.#actor.post(delayUs + 1, () => this.#completed(tag, result))
+    if (!mapping?.released || mapping.users > 0) return
+    this.#mappings.delete(number)
+    this.#leaving.delete(number)
   }
 }

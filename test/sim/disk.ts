@@ -1,66 +1,17 @@
 import { crc32Strided } from '../../src/shared/codec/crc32.js'
-import { ExtentShard } from '../../src/shared/extents/extent-shard.js'
-import type { Actor } from './actor.js'
-import type { Clock } from './clock.js'
-import type { FaultSite, READ_FAULTS, Stream, WRITE_FAULTS } from './faults.js'
-import { Engagements, type Flights } from './ledger.js'
-import { POISON } from './oracle.js'
+import type { Actor, ActorHost } from './actor.js'
+import type { FaultSite, READ_FAULTS, Stream, Strike, WRITE_FAULTS } from './faults.js'
+import type { Flights, Range } from './ledger.js'
 import type { Pool } from './pool.js'
+import { DISK_SECTOR_BYTES as SECTOR, type Shard, type ShardPath } from './shard.js'
 import { must } from './violation.js'
 
 const EIO = -5
+const EAGAIN = -11
+const EFBIG = -27
 const ENOSPC = -28
 const EBADMSG = -74
 const ECANCELED = -125
-const SECTOR = 512
-
-/** One backing file: poison until it is written. */
-export interface Shard {
-  readonly file: number
-  readonly name: string
-  readonly bytes: Uint8Array
-  readonly engaged: Engagements
-}
-
-export function shardOf(file: number, capacityBytes: number): Shard {
-  const words = new Uint32Array(capacityBytes / 4).fill(POISON)
-  const name = `file ${file}`
-  return { file, name, bytes: new Uint8Array(words.buffer), engaged: new Engagements(name, capacityBytes, SECTOR) }
-}
-
-/** The allocator of one shard under watch: bytes with work on them are given to nobody. */
-export class WatchedShard extends ExtentShard {
-  readonly #shard: Shard
-  readonly #flights: Flights
-
-  constructor(shard: Shard, alignmentBytes: number, extentsMax: number, flights: Flights) {
-    super(shard.bytes.length, alignmentBytes, extentsMax)
-    this.#shard = shard
-    this.#flights = flights
-  }
-
-  override reserve(bytes: number, owner: number, evicted: number[]): number {
-    const extent = super.reserve(bytes, owner, evicted)
-    if (extent > 0) this.#watch(extent, 'reserves')
-    return extent
-  }
-
-  override abort(extent: number): void {
-    this.#watch(extent, 'aborts')
-    super.abort(extent)
-  }
-
-  override release(extent: number): void {
-    this.#watch(extent, 'releases')
-    super.release(extent)
-  }
-
-  #watch(extent: number, verb: string): void {
-    const start = this.offsetBytes(extent)
-    this.#shard.engaged.mustBeClear(start, this.bytes(extent), verb)
-    this.#flights.mustBeClear(this.#shard.name, start, start + this.bytes(extent), verb)
-  }
-}
 
 export interface ReadOrder {
   readonly tag: number
@@ -82,61 +33,61 @@ export interface WriteOrder {
   readonly bytes: number
 }
 
-interface Strike<K> {
-  readonly kind: K
-  readonly amount: number
+type ReadKind = (typeof READ_FAULTS)[number]
+type WriteKind = (typeof WRITE_FAULTS)[number]
+
+/** What a port is connected to. */
+export interface DiskWorld {
+  readonly host: ActorHost
+  readonly pool: Pool
+  readonly flights: Flights
+  readonly shards: ReadonlyMap<number, Shard>
+  readonly path: ShardPath
+  readonly delayUs: Stream
+  readonly reads: FaultSite<ReadKind>
+  readonly writes: FaultSite<WriteKind>
 }
+
+/** Something held back until others have ended, or faults stop. */
+interface Overtaken {
+  left: number
+  readonly run: () => void
+}
+
+/** After this long nothing is overtaken any more. */
+const OVERTAKEN_US_MAX = 5_000
 
 /** One lane's port to the disk. Completions come in any order; bytes move at the moment of completion. */
 export class DiskPort {
-  readonly #shards: ReadonlyMap<number, Shard>
-  readonly #pool: Pool
-  readonly #flights: Flights
-  readonly #clock: Clock
+  readonly #world: DiskWorld
   readonly #actor: Actor
-  readonly #delayUs: Stream
-  readonly #reads: FaultSite<(typeof READ_FAULTS)[number]>
-  readonly #writes: FaultSite<(typeof WRITE_FAULTS)[number]>
   readonly #completed: (tag: number, result: number) => void
-  readonly #stalled: (() => void)[] = []
+  #stalled: (() => void)[] = []
+  #untilCancel: (() => void)[] = []
+  #overtaken: Overtaken[] = []
   #lastTag = 0
   inFlight = 0
   completions = 0
   duplicates = 0
 
-  constructor(
-    shards: ReadonlyMap<number, Shard>,
-    pool: Pool,
-    flights: Flights,
-    clock: Clock,
-    actor: Actor,
-    delayUs: Stream,
-    reads: FaultSite<(typeof READ_FAULTS)[number]>,
-    writes: FaultSite<(typeof WRITE_FAULTS)[number]>,
-    completed: (tag: number, result: number) => void,
-  ) {
-    this.#shards = shards
-    this.#pool = pool
-    this.#flights = flights
-    this.#clock = clock
+  constructor(world: DiskWorld, actor: Actor, completed: (tag: number, result: number) => void) {
+    this.#world = world
     this.#actor = actor
-    this.#delayUs = delayUs
-    this.#reads = reads
-    this.#writes = writes
     this.#completed = completed
   }
 
   read(order: ReadOrder): void {
-    const shard = this.#shard(order.file, order.fileOffsetBytes, order.bytes)
-    const strike = this.#reads.strike()
+    const { pool, flights, reads, host } = this.#world
     const { poolOffsetBytes: to, fileOffsetBytes: from, bytes } = order
-    this.#pool.mustBeOwned(to, bytes, 'read')
-    const ranges = [
-      this.#flights.take({ space: 'pool', start: to, end: to + bytes, writes: true, what: 'read' }),
-      this.#flights.take({ space: shard.name, start: from, end: from + bytes, writes: false, what: 'read' }),
-    ]
-    this.#later(strike, 'read-late', 'read-stalled', () => {
-      for (const range of ranges) this.#flights.land(range)
+    const shard = this.#shard(order.file, from, bytes)
+    const strike = reads.strike()
+    pool.mustBeOwned(to, bytes, 'read')
+    const inPool = flights.take('pool', to, to + bytes, true, 'read')
+    const inFile = flights.take(shard.name, from, from + bytes, false, 'read')
+    this.#later(strike, () => {
+      // Memory of a process that was killed is gone, and nobody waits.
+      if (!host.alive) return
+      this.#land(inPool, inFile)
       this.#complete(order.tag, this.#carryRead(shard, order, strike), strike?.kind === 'read-duplicate')
       if (strike?.kind === 'read-stale-tag') this.#stray(this.#lastTag)
       this.#lastTag = order.tag
@@ -144,86 +95,176 @@ export class DiskPort {
   }
 
   write(order: WriteOrder): void {
-    const shard = this.#shard(order.file, order.fileOffsetBytes, order.bytes)
-    const strike = this.#writes.strike()
+    const { pool, flights, writes, host, path } = this.#world
     const { poolOffsetBytes: from, fileOffsetBytes: to, bytes } = order
-    this.#pool.mustBeOwned(from, bytes, 'write')
-    const ranges = [
-      this.#flights.take({ space: 'pool', start: from, end: from + bytes, writes: false, what: 'write' }),
-      this.#flights.take({ space: shard.name, start: to, end: to + bytes, writes: true, what: 'write' }),
-    ]
-    this.#later(strike, 'write-late', 'write-stalled', () => {
-      for (const range of ranges) this.#flights.land(range)
-      this.#complete(order.tag, this.#carryWrite(shard, order, strike), strike?.kind === 'write-duplicate')
+    const shard = this.#shard(order.file, to, bytes)
+    const strike = writes.strike()
+    pool.mustBeOwned(from, bytes, 'write')
+    const inPool = flights.take('pool', from, from + bytes, false, 'write')
+    const inFile = flights.take(shard.name, to, to + bytes, true, 'write')
+    this.#later(strike, () => {
+      // The kernel goes on with what a killed process had submitted: its pages are pinned until the write ends.
+      if (!host.alive) path.mustBeUnlinked(shard, 'a write')
+      this.#land(inPool, inFile)
+      const result = this.#carryWrite(shard, order, strike)
+      if (!host.alive) return
+      this.#complete(order.tag, result, strike?.kind === 'write-duplicate')
       this.#lastTag = order.tag
     })
   }
 
-  /** Phase two: what was held up for ever goes on. */
-  unstall(): void {
-    for (const run of this.#stalled.splice(0)) this.#clock.after(1, run)
+  /** A batch was cancelled: reads that outlive it end now. */
+  cancelled(): void {
+    for (const run of this.#untilCancel.splice(0)) this.#world.host.clock.after(1, run)
   }
 
-  #carryRead(shard: Shard, order: ReadOrder, strike: Strike<(typeof READ_FAULTS)[number]> | null): number {
-    const { fileOffsetBytes, poolOffsetBytes, bytes } = order
+  /** Phase two: what was held up for ever goes on. */
+  unstall(): void {
+    const held = [...this.#stalled, ...this.#untilCancel, ...this.#overtaken.map(({ run }) => run)]
+    this.#stalled = []
+    this.#untilCancel = []
+    this.#overtaken = []
+    for (const run of held) this.#world.host.clock.after(1, run)
+  }
+
+  #carryRead(shard: Shard, order: ReadOrder, strike: Strike<ReadKind> | null): number {
+    const { fileOffsetBytes: from, poolOffsetBytes: to, bytes } = order
     const amount = strike?.amount ?? 0
+    const { pool } = this.#world
     // What a failed read leaves behind in its destination is anybody's guess.
     const part = Math.floor((bytes * (amount % 16)) / 16)
-    const at =
-      strike?.kind === 'read-misdirected' ? (amount * SECTOR) % (shard.bytes.length - bytes + 1) : fileOffsetBytes
-    const failed = strike?.kind === 'read-eio' || strike?.kind === 'read-cancelled' || strike?.kind === 'read-short'
-    this.#pool.bytes.set(shard.bytes.subarray(at, at + (failed ? part : bytes)), poolOffsetBytes)
-    if (strike?.kind === 'read-eio') return EIO
-    if (strike?.kind === 'read-cancelled') return ECANCELED
-    if (strike?.kind === 'read-short') return part
+    const take = (source: Uint8Array, at: number, count: number) => pool.bytes.set(source.subarray(at, at + count), to)
+    switch (strike?.kind) {
+      case 'read-eio':
+        take(shard.bytes, from, part)
+        return EIO
+      case 'read-cancelled':
+        take(shard.bytes, from, part)
+        return ECANCELED
+      case 'read-short':
+        take(shard.bytes, from, part)
+        return part
+      case 'read-short-by-one':
+        take(shard.bytes, from, bytes - 1)
+        return bytes - 1
+      case 'read-end-of-file':
+        return 0
+      case 'read-again':
+        return EAGAIN
+      case 'read-torn':
+        take(shard.bytes, from, Math.min(bytes - 1, part))
+        break
+      case 'read-stale':
+        take(shard.before, from, bytes)
+        break
+      case 'read-zeroes':
+        pool.bytes.fill(0, to, to + bytes)
+        break
+      case 'read-misdirected':
+        take(shard.bytes, (amount * SECTOR) % (shard.bytes.length - bytes + 1), bytes)
+        break
+      default:
+        take(shard.bytes, from, bytes)
+    }
     if (!order.verify) return bytes
-    const landed = this.#pool.bytes.subarray(poolOffsetBytes, poolOffsetBytes + bytes)
+    const landed = pool.bytes.subarray(to, to + bytes)
     return crc32Strided(landed, order.segmentBytes, order.segmentStrideBytes) === order.crc32 ? bytes : EBADMSG
   }
 
-  #carryWrite(shard: Shard, order: WriteOrder, strike: Strike<(typeof WRITE_FAULTS)[number]> | null): number {
-    const { fileOffsetBytes, poolOffsetBytes, bytes } = order
+  #carryWrite(shard: Shard, order: WriteOrder, strike: Strike<WriteKind> | null): number {
+    const { fileOffsetBytes: to, poolOffsetBytes: from, bytes } = order
+    const { pool, host, path } = this.#world
     const amount = strike?.amount ?? 0
     const part = Math.floor((bytes * (amount % 16)) / 16)
-    const put = (at: number, count: number) =>
-      shard.bytes.set(this.#pool.bytes.subarray(poolOffsetBytes, poolOffsetBytes + count), at)
+    const put = (at: number, count: number) => shard.put(at, pool.bytes.subarray(from, from + count))
     switch (strike?.kind) {
       case 'write-eio':
-        put(fileOffsetBytes, part)
+        put(to, part)
         return EIO
+      case 'write-efbig':
+        put(to, part)
+        return EFBIG
       case 'write-enospc':
         return ENOSPC
       case 'write-short':
-        put(fileOffsetBytes, part)
+        put(to, part)
         return part
+      case 'write-short-by-one':
+        put(to, bytes - 1)
+        return bytes - 1
       case 'write-torn':
-        put(fileOffsetBytes, part)
+        put(to, part)
         return bytes
       case 'write-lost':
+        return bytes
+      case 'write-zeroes':
+        shard.zero(to, bytes)
         return bytes
       case 'write-misdirected':
         put((amount * SECTOR) % (shard.bytes.length - bytes + 1), bytes)
         return bytes
-      case 'bit-rot': {
-        put(fileOffsetBytes, bytes)
-        const at = fileOffsetBytes + ((amount * 37) % bytes)
-        shard.bytes[at] = (shard.bytes[at] as number) ^ (1 << (amount % 8))
+      case 'write-acked-early': {
+        const copy = pool.bytes.slice(from, from + bytes)
+        host.clock.after(200 + amount * 40, () => {
+          if (!host.alive) path.mustBeUnlinked(shard, 'a write that the disk had acknowledged')
+          shard.put(to, copy)
+        })
         return bytes
       }
+      case 'bit-rot':
+        put(to, bytes)
+        shard.flip(to + ((amount * 37) % bytes), amount)
+        return bytes
+      case 'bit-rot-at-rest':
+        put(to, bytes)
+        for (let each = 0; each < 8; each++) shard.flip((amount * 8_191 + each * 4_099) % shard.bytes.length, each)
+        return bytes
+      case 'shard-wiped':
+        put(to, bytes)
+        shard.wipe()
+        return bytes
       default:
-        put(fileOffsetBytes, bytes)
+        put(to, bytes)
         return bytes
     }
   }
 
-  #later(strike: Strike<string> | null, late: string, stalled: string, run: () => void): void {
+  #later(strike: Strike | null, run: () => void): void {
+    const { host, delayUs } = this.#world
     this.inFlight++
     const end = () => {
       this.inFlight--
       run()
+      this.#overtake()
     }
-    if (strike?.kind === stalled) this.#stalled.push(end)
-    else this.#clock.after(this.#delayUs.next() + (strike?.kind === late ? 500 + strike.amount * 40 : 0), end)
+    const kind = strike?.kind.replace(/^(read|write)-/, '')
+    if (kind === 'stalled') this.#stalled.push(end)
+    else if (kind === 'outlives-cancel') this.#untilCancel.push(end)
+    else if (kind === 'reordered') this.#holdBack(1 + ((strike?.amount ?? 0) % 4), end)
+    else host.clock.after(delayUs.next() + (kind === 'late' ? 500 + (strike?.amount ?? 0) * 40 : 0), end)
+  }
+
+  #holdBack(left: number, run: () => void): void {
+    const held = { left, run }
+    this.#overtaken.push(held)
+    this.#world.host.clock.after(OVERTAKEN_US_MAX, () => this.#release(held))
+  }
+
+  /** One operation has ended: it overtook those that are held back. */
+  #overtake(): void {
+    for (const held of [...this.#overtaken]) if (--held.left <= 0) this.#release(held)
+  }
+
+  #release(held: Overtaken): void {
+    const at = this.#overtaken.indexOf(held)
+    if (at < 0) return
+    this.#overtaken.splice(at, 1)
+    this.#world.host.clock.after(1, held.run)
+  }
+
+  #land(inPool: Range, inFile: Range): void {
+    this.#world.flights.land(inPool)
+    this.#world.flights.land(inFile)
   }
 
   #complete(tag: number, result: number, twice: boolean): void {
@@ -239,7 +280,7 @@ export class DiskPort {
   }
 
   #shard(file: number, offsetBytes: number, bytes: number): Shard {
-    const shard = this.#shards.get(file)
+    const shard = this.#world.shards.get(file)
     must(shard !== undefined, 'X3', () => `file ${file} does not exist`)
     const inside = offsetBytes >= 0 && bytes > 0 && offsetBytes + bytes <= (shard as Shard).bytes.length
     must(inside && offsetBytes % SECTOR === 0 && bytes % SECTOR === 0, 'G3', () => `${offsetBytes}+${bytes} in ${file}`)

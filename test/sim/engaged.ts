@@ -4,9 +4,9 @@ import type { HostRestoreRequest } from '../../src/actors/host-restore/messages.
 import type { WritebackRequest } from '../../src/actors/writeback/messages.js'
 import { CHECKSUM, COPY, NO_OFFSET, READ, SOURCE, WRITE } from '../../src/shared/layout/descriptors.js'
 import { type List, listAt } from '../../src/shared/layout/records.js'
-import type { Shard } from './disk.js'
 import { Engagements } from './ledger.js'
 import type { Pool, WatchedPool } from './pool.js'
+import type { Shard } from './shard.js'
 import { must } from './violation.js'
 
 interface Piece {

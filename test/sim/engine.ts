@@ -20,7 +20,8 @@ export class Engine {
   #next = 0
   #probe: 'none' | 'running' | 'done' = 'none'
   #pausedUntilUs = 0
-  #incarnations = 0
+  /** Processes started so far. */
+  incarnations = 0
   #attempt = 0
   #leaving = new Set<EngineProcess>()
 
@@ -111,7 +112,7 @@ export class Engine {
     const { world } = this
     world.mixHash(command.verb.length * 65_537 + command.a)
     if (this.process === null) {
-      if (!world.draining) this.#spawn()
+      if (!world.ending) this.#spawn()
       return
     }
     const process = this.process
@@ -119,19 +120,15 @@ export class Engine {
       case 'wait':
         return
       case 'pause':
-        if (world.plan.off.includes('engine-paused')) return
-        world.faults.fired('engine-paused')
-        this.#pausedUntilUs = world.clock.nowUs + 1_000 + command.a
+        // A stop outlasts every time-out there is (K2).
+        if (command.b % 6 === 0 && world.fault('engine-stopped')) this.#pause(200_000 + command.a * 10)
+        else if (world.fault('engine-paused')) this.#pause(1_000 + command.a)
         return
       case 'die':
-        if (world.plan.off.includes('engine-killed')) return
-        world.faults.fired('engine-killed')
-        process.die()
+        if (world.fault('engine-killed')) process.die()
         return
       case 'disconnect':
-        if (world.plan.off.includes('rank-disconnected')) return
-        world.faults.fired('rank-disconnected')
-        process.hangUpOne(command.a)
+        if (world.fault('rank-disconnected')) process.hangUpOne(command.a)
         return
       case 'unregister':
         this.#leaving.add(process)
@@ -143,10 +140,16 @@ export class Engine {
     }
   }
 
+  #pause(us: number): void {
+    this.#pausedUntilUs = this.world.clock.nowUs + us
+  }
+
   #spawn(): void {
     const { world } = this
+    // Nobody listens: the next command tries again.
+    if (!world.manager.alive) return
     const model = world.models[this.plan.model % world.models.length] as World['models'][number]
-    this.process = new EngineProcess(this, model, ++this.#incarnations)
+    this.process = new EngineProcess(this, model, ++this.incarnations)
     this.process.start()
   }
 
@@ -158,7 +161,7 @@ export class Engine {
   }
 
   #tryProbe(): void {
-    if (this.world.draining) {
+    if (this.world.ending) {
       this.#probe = 'done'
       return
     }

@@ -5,36 +5,112 @@
 export const READ_FAULTS = [
   'read-late',
   'read-short',
+  /** One byte is missing: no multiple of any sector. */
+  'read-short-by-one',
+  /** The file ends before the range: nothing is read. */
+  'read-end-of-file',
   'read-eio',
+  'read-again',
   'read-cancelled',
   'read-duplicate',
   'read-stale-tag',
   'read-misdirected',
+  /** The second half is what lay in the destination before. */
+  'read-torn',
+  /** The bytes from before the last write of the range. */
+  'read-stale',
+  /** A hole was punched into the file. */
+  'read-zeroes',
+  /** Ends after reads that were submitted later. */
+  'read-reordered',
+  /** Ends only after its batch was cancelled. */
+  'read-outlives-cancel',
   'read-stalled',
 ] as const
 export const WRITE_FAULTS = [
   'write-late',
   'write-short',
+  'write-short-by-one',
   'write-eio',
   'write-enospc',
+  /** The file may not grow: a part was written. */
+  'write-efbig',
   'write-torn',
   'write-lost',
+  'write-zeroes',
   'write-misdirected',
+  /** Reported at once, on the medium only later, over whatever is there by then. */
+  'write-acked-early',
   'write-duplicate',
+  'write-reordered',
   'write-stalled',
   'bit-rot',
+  /** A bit flips in what was written long ago. */
+  'bit-rot-at-rest',
+  /** Everything in the file is gone. */
+  'shard-wiped',
 ] as const
-export const COPY_FAULTS = ['copy-late', 'copy-failed', 'copy-refused', 'copy-duplicate', 'copy-stalled'] as const
+export const COPY_FAULTS = [
+  'copy-late',
+  'copy-failed',
+  /** Some of it was done. */
+  'copy-partial',
+  'copy-refused',
+  'copy-duplicate',
+  'copy-stalled',
+  /** The device fails everything from now on, until the process is restarted. */
+  'device-sticky',
+] as const
+/** `checksum-flipped`: the number comes back wrong, so that the bytes will not match it. */
+export const CHECKSUM_FAULTS = ['checksum-late', 'checksum-failed', 'checksum-flipped'] as const
 export const HINT_FAULTS = ['hint-lost'] as const
-export const CONTROL_FAULTS = ['memory-unsealed', 'slots-exhausted', 'canary-wrong', 'uid-foreign'] as const
+export const CONTROL_FAULTS = [
+  'memory-unsealed',
+  'memory-short',
+  'template-refused',
+  'digest-wrong',
+  'world-size-wrong',
+  'rank-late',
+  'engine-reborn',
+  'slots-exhausted',
+  'canary-wrong',
+  'uid-foreign',
+] as const
+export const WAKE_FAULTS = ['wake-lost', 'wake-spurious'] as const
+/** `ring-held`: the receiver gives its records back late, so that the ring fills up. */
+export const RING_FAULTS = ['record-delayed', 'ring-held'] as const
+/** What happens to the whole Manager process. */
+export const PROCESS_FAULTS = [
+  'manager-killed',
+  'manager-restarted',
+  'manager-stopped',
+  'manager-contended',
+  'lane-died',
+  'clock-leapt',
+  'clock-held',
+] as const
 export const PEER_FAULTS = [
   'engine-killed',
   'rank-disconnected',
   'engine-paused',
+  'engine-stopped',
   'peer-stuck',
+  'fence-withheld',
   'frame-malformed',
+  'frame-truncated',
+  'frame-oversized',
+  'frame-wrong-way',
+  'version-wrong',
+  'not-greeted',
+  'descriptor-surplus',
+  'sessions-flooded',
+  'queries-flooded',
+  'cancel-repeated',
   'slot-stale',
+  'slot-out-of-range',
   'lease-foreign',
+  'lease-of-old-epoch',
+  'ticket-foreign',
   'redeemed-twice',
   'page-out-of-range',
 ] as const
@@ -55,8 +131,12 @@ export const FAULT_KINDS = [
   ...READ_FAULTS,
   ...WRITE_FAULTS,
   ...COPY_FAULTS,
+  ...CHECKSUM_FAULTS,
   ...HINT_FAULTS,
   ...CONTROL_FAULTS,
+  ...WAKE_FAULTS,
+  ...RING_FAULTS,
+  ...PROCESS_FAULTS,
   ...PEER_FAULTS,
   ...CAPACITY_FAULTS,
 ] as const
@@ -67,6 +147,12 @@ export type FaultKind = (typeof FAULT_KINDS)[number]
 export interface FaultDraw {
   readonly gap: number
   readonly kind: number
+  readonly amount: number
+}
+
+/** What strikes one operation. */
+export interface Strike<K extends string = string> {
+  readonly kind: K
   readonly amount: number
 }
 
@@ -84,7 +170,7 @@ export class FaultTally {
 }
 
 /** The faults of one place, taken in order as its operations come by. Phase two switches every place off. */
-export class FaultSite<K extends FaultKind> {
+export class FaultSite<K extends FaultKind = FaultKind> {
   readonly #draws: readonly FaultDraw[]
   readonly #kinds: readonly K[]
   readonly #tally: FaultTally
@@ -100,7 +186,7 @@ export class FaultSite<K extends FaultKind> {
   }
 
   /** One more operation: what strikes it, or null. */
-  strike(): { readonly kind: K; readonly amount: number } | null {
+  strike(): Strike<K> | null {
     const draw = this.#draws[this.#next]
     if (draw === undefined || !this.on) return null
     if (this.#passed++ < draw.gap) return null

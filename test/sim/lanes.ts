@@ -12,34 +12,22 @@ import {
   type HostRestoreOptions,
 } from '../../src/actors/host-restore/machine.js'
 import type { HostRestoreReply } from '../../src/actors/host-restore/messages.js'
-import { LaneTurn, type SteppedMachine } from '../../src/actors/runtime/turn.js'
 import { perform as performWrite, type WritebackSinks } from '../../src/actors/writeback/effects.js'
 import { type WritebackEffect, type WritebackInput, WritebackMachine } from '../../src/actors/writeback/machine.js'
 import type { WritebackReply } from '../../src/actors/writeback/messages.js'
 import { SUBMISSION_DOUBLES, SUBMIT_FLAG_VERIFY } from '../../src/binding/surface.js'
-import { PlainTally } from '../support/plain-tally.js'
-import { Actor } from './actor.js'
 import type { Channel } from './channel.js'
-import type { DeviceStream } from './device.js'
+import type { DeviceStream } from './device-stream.js'
 import type { DiskPort } from './disk.js'
-import type { SlotTables } from './slots.js'
-import type { World } from './world.js'
+import { Lane, type LaneState } from './lane.js'
+import type { ManagerProcess } from './manager-process.js'
+import { SimTally } from './tally.js'
 
-/** What every lane of a simulation shows to the world around it. */
-interface LaneState {
-  readonly name: string
-  readonly idle: boolean
-  readonly stopped: boolean
-}
+const NEVER = () => Number.POSITIVE_INFINITY
 
-/** The machine of a lane: the real one, or a broken twin around it. */
-export interface LaneMachine<Input, Effect> extends SteppedMachine<Input, Effect> {
-  readonly idle: boolean
-  readonly stopped: boolean
-}
-
-/** The addon as a lane's effects see it: slots and the clock of the world. */
-function nativeOf(slots: SlotTables, world: World) {
+/** The addon as a lane's effects see it: slots and the clock of the process. */
+function nativeOf(manager: ManagerProcess) {
+  const { slots } = manager
   return {
     slotFence: (table: number, slot: number) => slots.fence(table, slot),
     slotFinish: (
@@ -51,39 +39,24 @@ function nativeOf(slots: SlotTables, world: World) {
       firstFailed: number,
       bytes: number,
     ) => slots.finish(table, slot, generation, { state, errorCode, firstFailed, bytes }),
-    monotonicUs: () => world.clock.nowUs,
+    monotonicUs: () => manager.nowUs,
   }
 }
 
 /** dram-worker: the real machine and effects over the simulated device. */
-export class DramWorkerLane implements LaneState {
-  readonly name = 'dram-worker'
-  readonly actor: Actor
-  readonly machine: LaneMachine<DramWorkerInput, DramWorkerEffect>
-  readonly tally = new PlainTally()
+export class DramWorkerLane extends Lane<DramWorkerInput, DramWorkerEffect> implements LaneState {
   readonly stream: DeviceStream
-  readonly #turn: LaneTurn<DramWorkerInput, DramWorkerEffect>
-  readonly #world: World
+  readonly #sinks: DramWorkerSinks
 
-  constructor(world: World, replies: () => Channel<DramWorkerReply>) {
-    const { parts, partDescriptors } = world.plan.sizes
+  constructor(manager: ManagerProcess, replies: () => Channel<DramWorkerReply>) {
+    const { parts, partDescriptors } = manager.plan.sizes
+    const tally = new SimTally()
     const results = new Uint32Array(parts * partDescriptors)
-    const machine = new DramWorkerMachine({ parts, partDescriptors }, results, this.tally)
-    this.#world = world
-    this.machine = world.twin.dramWorker?.(machine) ?? machine
-    this.#turn = new LaneTurn(this.machine, () => world.clock.nowUs)
-    this.actor = new Actor(this.name, world.clock, world.wakeUs, {
-      tick: (nowUs) => this.#turn.tick(nowUs),
-      nextTickUs: () => machine.nextTickUs,
-      perform: () =>
-        this.#turn.perform((effect) => {
-          const said = performDram(sinks, effect)
-          if (said !== null) this.step(said)
-        }),
-    })
-    this.stream = world.openStream(this.actor, (tag, result) => this.step({ kind: 'stream-completed', tag, result }))
-    const sinks = {
-      native: nativeOf(world.slots, world),
+    const machine = new DramWorkerMachine({ parts, partDescriptors }, results, tally)
+    super(manager, 'dram-worker', tally, manager.twin.dramWorker?.(machine) ?? machine, () => machine.nextTickUs)
+    this.stream = manager.openStream(this.actor, (tag, result) => this.step({ kind: 'stream-completed', tag, result }))
+    this.#sinks = {
+      native: nativeOf(manager),
       port: {
         copy: (_: number, tag: number, direction: 0 | 1, list: Float64Array, offset: number, count: number) =>
           this.stream.copy(tag, direction === 0, list, offset, count),
@@ -95,51 +68,45 @@ export class DramWorkerLane implements LaneState {
     } as unknown as DramWorkerSinks
   }
 
-  step(input: DramWorkerInput): void {
-    this.#world.noteStep(this.name, input)
-    this.#turn.step(input)
+  readonly #act = (effect: DramWorkerEffect): void => {
+    const said = performDram(this.#sinks, effect)
+    if (said !== null) this.step(said)
   }
 
-  get idle(): boolean {
-    return this.machine.idle
+  protected perform(): void {
+    this.turn.perform(this.#act)
   }
 
-  get stopped(): boolean {
-    return this.machine.stopped
+  get completions(): number {
+    return this.stream.completions
+  }
+
+  get duplicates(): number {
+    return this.stream.duplicates
+  }
+
+  unstall(): void {
+    this.stream.unstall()
   }
 }
 
 /** host-restore: reads through the simulated readers, copies on a stream of its own. */
-export class HostRestoreLane implements LaneState {
-  readonly name = 'host-restore'
-  readonly actor: Actor
-  readonly machine: HostRestoreMachine
-  readonly tally = new PlainTally()
+export class HostRestoreLane extends Lane<HostRestoreInput, HostRestoreEffect> implements LaneState {
   readonly stream: DeviceStream
-  readonly #turn: LaneTurn<HostRestoreInput, HostRestoreEffect>
-  readonly #world: World
+  readonly #sinks: HostRestoreSinks
 
   constructor(
-    world: World,
+    manager: ManagerProcess,
     options: HostRestoreOptions,
     replies: () => Channel<HostRestoreReply>,
     readers: () => readonly Channel<HostReaderRequest>[],
   ) {
-    this.#world = world
-    this.machine = new HostRestoreMachine(options, this.tally)
-    this.#turn = new LaneTurn(this.machine, () => world.clock.nowUs)
-    this.actor = new Actor(this.name, world.clock, world.wakeUs, {
-      tick: (nowUs) => this.#turn.tick(nowUs),
-      nextTickUs: () => this.machine.nextTickUs,
-      perform: () =>
-        this.#turn.perform((effect) => {
-          const said = performRestore(sinks, effect)
-          if (said !== null) this.step(said)
-        }),
-    })
-    this.stream = world.openStream(this.actor, (tag, result) => this.step({ kind: 'stream-completed', tag, result }))
-    const sinks = {
-      native: nativeOf(world.slots, world),
+    const tally = new SimTally()
+    const machine = new HostRestoreMachine(options, tally)
+    super(manager, 'host-restore', tally, manager.twin.hostRestore?.(machine) ?? machine, () => machine.nextTickUs)
+    this.stream = manager.openStream(this.actor, (tag, result) => this.step({ kind: 'stream-completed', tag, result }))
+    this.#sinks = {
+      native: nativeOf(manager),
       port: {
         copy: (_: number, tag: number, direction: 0 | 1, list: Float64Array, offset: number, count: number) =>
           this.stream.copy(tag, direction === 0, list, offset, count),
@@ -152,49 +119,43 @@ export class HostRestoreLane implements LaneState {
     } as unknown as HostRestoreSinks
   }
 
-  step(input: HostRestoreInput): void {
-    this.#world.noteStep(this.name, input)
-    this.#turn.step(input)
+  readonly #act = (effect: HostRestoreEffect): void => {
+    const said = performRestore(this.#sinks, effect)
+    if (said !== null) this.step(said)
   }
 
-  get idle(): boolean {
-    return this.machine.idle
+  protected perform(): void {
+    this.turn.perform(this.#act)
   }
 
-  get stopped(): boolean {
-    return this.machine.stopped
+  get completions(): number {
+    return this.stream.completions
+  }
+
+  get duplicates(): number {
+    return this.stream.duplicates
+  }
+
+  unstall(): void {
+    this.stream.unstall()
   }
 }
 
 /** One host-reader over the simulated disk. Client 0 is the Manager, client 1 host-restore. */
-export class HostReaderLane implements LaneState {
-  readonly name: string
-  readonly actor: Actor
-  readonly machine: LaneMachine<HostReaderInput, HostReaderEffect>
-  readonly tally = new PlainTally()
+export class HostReaderLane extends Lane<HostReaderInput, HostReaderEffect> implements LaneState {
   readonly port: DiskPort
-  readonly #turn: LaneTurn<HostReaderInput, HostReaderEffect>
-  readonly #world: World
+  readonly #sinks: HostReaderSinks
+  readonly #submissions: Float64Array
 
-  constructor(world: World, store: number, replies: () => readonly Channel<HostReaderReply>[]) {
-    const depth = world.plan.sizes.readDepth
-    const machine = new HostReaderMachine({ clients: 2, depth }, this.tally)
+  constructor(manager: ManagerProcess, store: number, replies: () => readonly Channel<HostReaderReply>[]) {
+    const depth = manager.plan.sizes.readDepth
+    const tally = new SimTally()
+    const machine = new HostReaderMachine({ clients: 2, depth }, tally)
+    super(manager, `host-reader-${store}`, tally, manager.twin.hostReader?.(machine) ?? machine, NEVER)
     const submissions = new Float64Array(depth * SUBMISSION_DOUBLES)
-    this.name = `host-reader-${store}`
-    this.#world = world
-    this.machine = world.twin.hostReader?.(machine) ?? machine
-    this.#turn = new LaneTurn(this.machine, () => world.clock.nowUs)
-    this.actor = new Actor(this.name, world.clock, world.wakeUs, {
-      tick: (nowUs) => this.#turn.tick(nowUs),
-      nextTickUs: () => Number.POSITIVE_INFINITY,
-      perform: () => {
-        sinks.submitted = 0
-        this.#turn.perform((effect) => performReader(sinks, effect))
-        this.#pump(submissions, sinks.submitted)
-      },
-    })
-    this.port = world.openDisk(this.actor, (tag, result) => this.step({ kind: 'io-completed', tag, result }))
-    const sinks = {
+    this.#submissions = submissions
+    this.port = manager.openDisk(this.actor, (tag, result) => this.step({ kind: 'io-completed', tag, result }))
+    this.#sinks = {
       submissions,
       submitted: 0,
       get clients() {
@@ -203,95 +164,92 @@ export class HostReaderLane implements LaneState {
     } as unknown as HostReaderSinks
   }
 
-  step(input: HostReaderInput): void {
-    this.#world.noteStep(this.name, input)
-    this.#turn.step(input)
+  override step(input: HostReaderInput): void {
+    super.step(input)
+    if (input.kind === 'request' && input.request.kind === 'cancel-batch') this.port.cancelled()
   }
 
-  #pump(submissions: Float64Array, count: number): void {
-    for (let entry = 0; entry < count; entry++) {
-      const field = (index: number) => submissions[entry * SUBMISSION_DOUBLES + index] as number
+  readonly #act = (effect: HostReaderEffect): void => performReader(this.#sinks, effect)
+
+  protected perform(): void {
+    this.#sinks.submitted = 0
+    this.turn.perform(this.#act)
+    const list = this.#submissions
+    for (let at = 0; at < this.#sinks.submitted * SUBMISSION_DOUBLES; at += SUBMISSION_DOUBLES) {
       this.port.read({
-        tag: field(1),
-        file: field(2),
-        fileOffsetBytes: field(3),
-        poolOffsetBytes: field(4),
-        bytes: field(5),
-        segmentBytes: field(6),
-        segmentStrideBytes: field(7),
-        crc32: field(8),
-        verify: field(0) >= 256 * SUBMIT_FLAG_VERIFY,
+        tag: list[at + 1] as number,
+        file: list[at + 2] as number,
+        fileOffsetBytes: list[at + 3] as number,
+        poolOffsetBytes: list[at + 4] as number,
+        bytes: list[at + 5] as number,
+        segmentBytes: list[at + 6] as number,
+        segmentStrideBytes: list[at + 7] as number,
+        crc32: list[at + 8] as number,
+        verify: (list[at] as number) >= 256 * SUBMIT_FLAG_VERIFY,
       })
     }
   }
 
-  get idle(): boolean {
-    return this.machine.idle
+  get completions(): number {
+    return this.port.completions
   }
 
-  get stopped(): boolean {
-    return this.machine.stopped
+  get duplicates(): number {
+    return this.port.duplicates
+  }
+
+  unstall(): void {
+    this.port.unstall()
   }
 }
 
 /** One writeback lane over the simulated disk. */
-export class WritebackLane implements LaneState {
-  readonly name: string
-  readonly actor: Actor
-  readonly machine: LaneMachine<WritebackInput, WritebackEffect>
-  readonly tally = new PlainTally()
+export class WritebackLane extends Lane<WritebackInput, WritebackEffect> implements LaneState {
   readonly port: DiskPort
-  readonly #turn: LaneTurn<WritebackInput, WritebackEffect>
-  readonly #world: World
+  readonly #sinks: WritebackSinks
+  readonly #submissions: Float64Array
 
-  constructor(world: World, writer: number, windowBytes: number, replies: () => Channel<WritebackReply>) {
-    const depth = world.plan.sizes.writeDepth
-    const machine = new WritebackMachine({ depth, windowBytes }, this.tally)
+  constructor(manager: ManagerProcess, writer: number, windowBytes: number, replies: () => Channel<WritebackReply>) {
+    const depth = manager.plan.sizes.writeDepth
+    const tally = new SimTally()
+    const machine = new WritebackMachine({ depth, windowBytes }, tally)
+    super(manager, `writeback-${writer}`, tally, manager.twin.writeback?.(machine) ?? machine, NEVER)
     const submissions = new Float64Array(depth * SUBMISSION_DOUBLES)
-    this.name = `writeback-${writer}`
-    this.#world = world
-    this.machine = world.twin.writeback?.(machine) ?? machine
-    this.#turn = new LaneTurn(this.machine, () => world.clock.nowUs)
-    this.actor = new Actor(this.name, world.clock, world.wakeUs, {
-      tick: (nowUs) => this.#turn.tick(nowUs),
-      nextTickUs: () => Number.POSITIVE_INFINITY,
-      perform: () => {
-        sinks.submitted = 0
-        this.#turn.perform((effect) => performWrite(sinks, effect))
-        this.#pump(submissions, sinks.submitted)
-      },
-    })
-    this.port = world.openDisk(this.actor, (tag, result) => this.step({ kind: 'io-completed', tag, result }))
-    const sinks = {
+    this.#submissions = submissions
+    this.port = manager.openDisk(this.actor, (tag, result) => this.step({ kind: 'io-completed', tag, result }))
+    this.#sinks = {
       submissions,
       submitted: 0,
       client: { send: (reply: WritebackReply) => replies().send(reply) },
     } as unknown as WritebackSinks
   }
 
-  step(input: WritebackInput): void {
-    this.#world.noteStep(this.name, input)
-    this.#turn.step(input)
-  }
+  readonly #act = (effect: WritebackEffect): void => performWrite(this.#sinks, effect)
 
-  #pump(submissions: Float64Array, count: number): void {
-    for (let entry = 0; entry < count; entry++) {
-      const field = (index: number) => submissions[entry * SUBMISSION_DOUBLES + index] as number
+  protected perform(): void {
+    this.#sinks.submitted = 0
+    this.turn.perform(this.#act)
+    const list = this.#submissions
+    for (let at = 0; at < this.#sinks.submitted * SUBMISSION_DOUBLES; at += SUBMISSION_DOUBLES) {
       this.port.write({
-        tag: field(1),
-        file: field(2),
-        fileOffsetBytes: field(3),
-        poolOffsetBytes: field(4),
-        bytes: field(5),
+        tag: list[at + 1] as number,
+        file: list[at + 2] as number,
+        fileOffsetBytes: list[at + 3] as number,
+        poolOffsetBytes: list[at + 4] as number,
+        bytes: list[at + 5] as number,
       })
     }
   }
 
-  get idle(): boolean {
-    return this.machine.idle
+  get completions(): number {
+    return this.port.completions
   }
 
-  get stopped(): boolean {
-    return this.machine.stopped
+  get duplicates(): number {
+    return this.port.duplicates
+  }
+
+  unstall(): void {
+    this.port.unstall()
   }
 }

@@ -14,31 +14,42 @@ export interface Range {
  * completion. Two of them may only share bytes when both read.
  */
 export class Flights {
-  readonly #open = new Set<Range>()
+  readonly #open = new Map<string, Range[]>()
+  #count = 0
 
   get count(): number {
-    return this.#open.size
+    return this.#count
   }
 
-  take(range: Range): Range {
-    for (const other of this.#open) {
-      if (other.space !== range.space || other.end <= range.start || range.end <= other.start) continue
-      if (other.writes || range.writes) {
-        throw new Violation('O2', `${text(range)} starts while ${text(other)} is in flight`)
-      }
+  take(space: string, start: number, end: number, writes: boolean, what: string): Range {
+    const range = { space, start, end, writes, what }
+    const open = this.#open.get(space)
+    this.#count++
+    if (open === undefined) {
+      this.#open.set(space, [range])
+      return range
     }
-    this.#open.add(range)
+    for (const other of open) {
+      if (other.end <= start || end <= other.start || !(other.writes || writes)) continue
+      throw new Violation('O2', `${text(range)} starts while ${text(other)} is in flight`)
+    }
+    open.push(range)
     return range
   }
 
   land(range: Range): void {
-    this.#open.delete(range)
+    const open = this.#open.get(range.space) ?? []
+    const at = open.indexOf(range)
+    if (at < 0) throw new Violation('O5', `${text(range)} ends twice`)
+    this.#count--
+    const last = open.pop() as Range
+    if (at < open.length) open[at] = last
   }
 
   /** Throws when anything in flight touches the bytes. */
   mustBeClear(space: string, start: number, end: number, why: string): void {
-    for (const other of this.#open) {
-      if (other.space === space && other.end > start && other.start < end) {
+    for (const other of this.#open.get(space) ?? []) {
+      if (other.end > start && other.start < end) {
         throw new Violation('O2', `${why} [${start}, ${end}) of ${space} while ${text(other)} is in flight`)
       }
     }

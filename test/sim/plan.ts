@@ -26,6 +26,7 @@ export const VERBS = [
   'prepare',
   'warm',
   'trespass',
+  'flood',
   'pause',
   'unregister',
   'disconnect',
@@ -88,9 +89,14 @@ export interface Plan {
   readonly reads: readonly FaultDraw[]
   readonly writes: readonly FaultDraw[]
   readonly copies: readonly FaultDraw[]
+  readonly checksums: readonly FaultDraw[]
   readonly hints: readonly FaultDraw[]
   readonly control: readonly FaultDraw[]
   readonly sends: readonly FaultDraw[]
+  readonly wakes: readonly FaultDraw[]
+  readonly rings: readonly FaultDraw[]
+  /** What happens to the Manager's process, counted in steps of its machines. */
+  readonly processes: readonly FaultDraw[]
   readonly wakeUs: readonly number[]
   readonly ringUs: readonly number[]
   readonly diskUs: readonly number[]
@@ -123,7 +129,8 @@ const WEIGHTS: Readonly<Record<Verb, number>> = {
   'query-again': 5,
   prepare: 10,
   warm: 6,
-  trespass: 6,
+  trespass: 8,
+  flood: 1,
   pause: 1,
   unregister: 1,
   disconnect: 1,
@@ -200,9 +207,13 @@ const plans: fc.Arbitrary<Plan> = fc
     reads: draws(24, 6),
     writes: draws(20, 20),
     copies: draws(16, 40),
+    checksums: draws(6, 30),
     hints: draws(8, 24),
     control: draws(4, 8),
     sends: draws(3, 60),
+    wakes: draws(8, 300),
+    rings: draws(8, 200),
+    processes: draws(4, 1_500),
     wakeUs: delays(12),
     ringUs: delays(8),
     diskUs: delays(180),

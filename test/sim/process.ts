@@ -1,20 +1,19 @@
-import { createHash } from 'node:crypto'
 import { ERROR_CODES, type ErrorCode } from '../../src/shared/base/errors.js'
-import { plainDigest } from '../../src/shared/layout/namespace.js'
 import type { MessageOf, WireReply } from '../../src/shared/layout/wire/messages.js'
-import type { Opened } from './descriptors.js'
 import type { Engine } from './engine.js'
+import type { ManagerProcess } from './manager-process.js'
 import type { Model } from './model.js'
 import { Operation } from './operation.js'
-import { type PageRef, RankPages } from './pages.js'
+import type { PageRef, RankPages } from './pages.js'
 import type { Command } from './plan.js'
 import { prepare, warm } from './preparing.js'
 import { publish } from './publishing.js'
-import { probe as probeFlow, query } from './querying.js'
-import { ClientSession, expectReply, type SessionOwner } from './session.js'
+import { flood, probe as probeFlow, query } from './querying.js'
+import { register } from './registering.js'
+import { type ClientSession, expectReply, type SessionOwner } from './session.js'
 import { trespass } from './trespassing.js'
 import { must } from './violation.js'
-import { OUR_UID, type World } from './world.js'
+import type { World } from './world.js'
 
 /** Errors that an honest engine may meet at any time: others leave, time passes, the Manager drains. */
 export const MEANWHILE = codes(
@@ -50,10 +49,6 @@ export interface Rank {
   readonly operations: (Operation | null)[]
 }
 
-/** What the world asks when slots are made: see World.#managerPorts. */
-const plainInputs = (model: Model) =>
-  new Map([['model', Uint8Array.of(model.number, model.plan.layers, model.plan.pages & 1)]])
-
 /**
  * One engine process from its start to its death: registers every rank, runs commands, looks after its slots and pages.
  * It plays by the rules of the protocol, except where a command says otherwise.
@@ -61,6 +56,8 @@ const plainInputs = (model: Model) =>
 export class EngineProcess implements SessionOwner {
   readonly engine: Engine
   readonly world: World
+  /** The Manager that it is connected to: its slots are shared with that one, for as long as it lives. */
+  readonly manager: ManagerProcess
   readonly model: Model
   readonly pid: number
   readonly instanceId: Uint8Array
@@ -71,17 +68,24 @@ export class EngineProcess implements SessionOwner {
   nextVersion: number
   /** Flows that have not come to an end: queries, publications. */
   flows = 0
-  #registered = 0
+  registered = 0
   #polling = false
   #unregistering = 0
 
   constructor(engine: Engine, model: Model, incarnation: number) {
     this.engine = engine
     this.world = engine.world
+    this.manager = engine.world.manager
     this.model = model
     this.pid = 100 + engine.number * 1000 + incarnation
-    this.instanceId = new Uint8Array(16).fill(engine.number * 32 + (incarnation % 32) + 1)
+    this.instanceId = new Uint8Array(16)
+    this.identify(incarnation)
     this.nextVersion = this.pid * 4096
+  }
+
+  /** The instance that it says it is. */
+  identify(incarnation: number): void {
+    this.instanceId.fill(this.engine.number * 32 + (incarnation % 32) + 1)
   }
 
   get alive(): boolean {
@@ -119,18 +123,9 @@ export class EngineProcess implements SessionOwner {
     })
   }
 
-  /** Connects and registers every rank; a scheduler attaches as soon as a rank is in. */
+  /** Connects and registers every rank; a scheduler attaches as soon as all ranks are in. */
   start(): void {
-    const strike = this.world.control.strike()
-    for (let rank = 0; rank < this.model.plan.ranks; rank++) {
-      const foreign = strike?.kind === 'uid-foreign' && rank === 0
-      const session = new ClientSession(this.world, this, foreign ? OUR_UID + 1 : OUR_UID)
-      session.model = this.model
-      session.slotsExhausted = strike?.kind === 'slots-exhausted' && rank === 0
-      const pages = new RankPages(`memory ${this.pid}/${rank}`, this.model, rank)
-      this.ranks.push({ number: rank, session, pages, slots: 0, generations: [], taken: [], operations: [] })
-      this.#greet(session, 'worker', () => this.#register(this.ranks[rank] as Rank, strike?.kind ?? null))
-    }
+    register(this)
   }
 
   /** The process is killed: its connections end, its memory stays where the Manager has it mapped. */
@@ -171,7 +166,10 @@ export class EngineProcess implements SessionOwner {
 
   /** The Manager, or a fault, closed a connection: an engine that lost a rank gives up. */
   closed(_session: ClientSession): void {
-    if (this.state !== 'dead') this.die()
+    if (this.state === 'dead') return
+    // Whatever the Manager had in hand when it went: only pages that it was given may have changed (K3, V4).
+    for (const { pages } of this.ranks) pages.check()
+    this.die()
   }
 
   mustBeAnswered(): void {
@@ -206,6 +204,8 @@ export class EngineProcess implements SessionOwner {
         return this.#ask({ kind: 'drop_dram' }, ['numbers'])
       case 'cancel':
         return this.#cancelOne(command.a)
+      case 'flood':
+        return flood(this, command)
       default:
     }
   }
@@ -243,7 +243,7 @@ export class EngineProcess implements SessionOwner {
     const operation = new Operation(rank, slot, generation, kind, pages, layers, ended)
     rank.operations[slot] = operation
     for (const page of pages) rank.pages.use(page)
-    this.world.slots.submit(rank.slots, slot, generation, fence === 0 ? 0 : fence - 1)
+    this.manager.slots.submit(rank.slots, slot, generation, fence === 0 ? 0 : fence - 1)
     this.#pollLater()
     return operation
   }
@@ -274,7 +274,7 @@ export class EngineProcess implements SessionOwner {
     for (const rank of this.ranks) {
       for (const operation of rank.operations) {
         if (operation === null) continue
-        const end = this.world.slots.poll(rank.slots, operation.slot, operation.generation)
+        const end = this.manager.slots.poll(rank.slots, operation.slot, operation.generation)
         if (end === null) continue
         operation.seenTerminal = true
         this.world.mixHash(end.state * 8191 + operation.generation)
@@ -300,7 +300,10 @@ export class EngineProcess implements SessionOwner {
   #cancelOne(choice: number): void {
     const open = this.ranks.flatMap(({ operations }) => operations.flatMap((each) => (each === null ? [] : [each])))
     const operation = open[choice % Math.max(1, open.length)]
-    if (operation !== undefined) this.cancel(operation)
+    if (operation === undefined) return
+    // To cancel again changes nothing (C7).
+    const times = choice % 4 === 0 && this.world.fault('cancel-repeated') ? 9 : 1
+    for (let each = 0; each < times; each++) this.cancel(operation)
   }
 
   cancel(operation: Operation): void {
@@ -311,117 +314,19 @@ export class EngineProcess implements SessionOwner {
     )
   }
 
-  #greet(session: ClientSession, role: 'worker' | 'scheduler', then: () => void): void {
-    const hello = {
-      kind: 'hello',
-      protoMin: 1,
-      protoMax: 1,
-      role,
-      pid: this.pid,
-      bootNonce: this.pid,
-      engine: 'sim',
-      engineVersion: '1',
-      adapterVersion: '1',
-    } as const
-    session.request(hello, (reply) => {
-      expectReply('hello', reply, ['welcome'], codes('draining', 'capacity_sessions', 'peer_uid_refused'))
-      if (reply.kind === 'welcome') then()
-    })
-  }
-
-  #register(rank: Rank, fault: string | null): void {
-    const { model } = this
-    const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest()
-    const inputs = plainInputs(model)
-    const region = model.regions[0] as Model['regions'][number]
-    const last = region.offsetBytes + (region.pageCount - 1) * region.pageStrideBytes
-    const canary = (offset: number) => {
-      const bytes = new Uint8Array(64)
-      bytes.set(rank.pages.memory.bytes.subarray(offset, offset + Math.min(64, region.segmentBytes)))
-      return bytes
-    }
-    const firstPage = canary(region.offsetBytes)
-    const wrong = fault === 'canary-wrong' && rank.number === 0
-    if (wrong) firstPage[3] = (firstPage[3] as number) ^ 1
-    const sealed = !(fault === 'memory-unsealed' && rank.number === 0)
-    const message: MessageOf<'register'> = {
-      kind: 'register',
-      instanceId: this.instanceId,
-      namespaceInputs: [...inputs].map(([tag, value]) => ({ tag, value })),
-      claimedDigest: plainDigest(sha256, inputs),
-      tpRank: rank.number,
-      tpSize: model.plan.ranks,
-      ppRank: 0,
-      ppSize: 1,
-      worldSize: model.plan.ranks,
-      pageFirst: model.plan.layout === 'page-first',
-      device: { kind: 'host', uuid: new Uint8Array(16) },
-      allocations: [{ kind: 'host_fd', bytes: model.bytes }],
-      groups: Array.from({ length: model.groups }, (_, id) => {
-        const { kind, blockTokens, windowTokens } = model.spec(id)
-        return { id, kind, blockTokens, window: windowTokens }
-      }),
-      regions: model.regions.map((each) => ({ ...each, kvRole: each.kvRole as 'packed' | 'k' })),
-      canaries: [{ region: 0, firstPage, lastPage: canary(last) }],
-      slotCount: this.world.plan.sizes.slots,
-    }
-    const refusals = codes(
-      'draining',
-      'session_closed',
-      'instance_conflict',
-      'capacity_sessions',
-      'rank_taken',
-      ...(fault === 'canary-wrong' ? (['canary_mismatch'] as const) : []),
-      ...(fault === 'memory-unsealed' ? (['memory_not_sealed'] as const) : []),
-      ...(fault === 'slots-exhausted' ? (['capacity_slots'] as const) : []),
+  /** Every slot of the rank is watched: see slotEnded. */
+  watchSlots(rank: Rank): void {
+    this.manager.slots.onFinished(rank.slots, (slot, generation, end) =>
+      this.#slotEnded(rank, slot, generation, end.state),
     )
-    const registered = (reply: WireReply, opened: readonly Opened[]) => {
-      expectReply('register', reply, ['registered'], refusals)
-      must(reply.kind !== 'registered' || (sealed && !wrong), 'X3', () => `${fault} was let in`)
-      if (reply.kind !== 'registered') return this.die()
-      this.#enter(rank, reply, opened)
-    }
-    rank.session.request(message, registered, [{ kind: 'memory', memory: rank.pages.memory, sealed }])
-  }
-
-  #enter(rank: Rank, reply: MessageOf<'registered'>, opened: readonly Opened[]): void {
-    must(opened.length === 3, 'X2', () => `registered brings ${opened.length} descriptors`)
-    const table = opened[0]
-    must(table?.kind === 'slots', 'X2', () => 'the first descriptor of registered is not a slot table')
-    if (table?.kind !== 'slots') return
-    rank.slots = table.slots
-    for (let slot = 0; slot < reply.slots; slot++) {
-      rank.generations.push(0)
-      rank.taken.push(0)
-      rank.operations.push(null)
-    }
-    this.world.slots.onFinished(rank.slots, (slot, generation, end) =>
-      this.#finished(rank, slot, generation, end.state),
-    )
-    this.#registered++
-    if (this.#registered < this.ranks.length) return
-    if (!this.engine.plan.scheduler) {
-      this.state = 'up'
-      return
-    }
-    this.scheduler = new ClientSession(this.world, this, OUR_UID)
-    const { scheduler } = this
-    this.#greet(scheduler, 'scheduler', () => {
-      scheduler.request({ kind: 'attach', instanceId: this.instanceId }, (attached) => {
-        expectReply('attach', attached, ['attached'], MEANWHILE)
-        if (attached.kind !== 'attached') return this.die()
-        must(attached.sealed, 'X1', () => 'all ranks have registered and the instance is not sealed')
-        this.state = 'up'
-      })
-    })
   }
 
   /** A slot became terminal this very moment: nothing may touch its pages from here on. The engine learns of it later. */
-  #finished(rank: Rank, slot: number, generation: number, state: number): void {
+  #slotEnded(rank: Rank, slot: number, generation: number, state: number): void {
     const operation = rank.operations[slot]
     if (operation?.generation === generation) {
-      for (const page of operation.pages) rank.pages.mustBeStill(page, operation.layers, this.world.flights)
-      operation.mayEndIn(state, this.state !== 'up' || this.world.draining || rank.session.cut)
+      for (const page of operation.pages) rank.pages.mustBeStill(page, operation.layers, this.manager.flights)
+      operation.mayEndIn(state, this.state !== 'up' || this.manager.draining || rank.session.cut)
     }
     if (this.state === 'dead' || this.world.hints.strike() !== null) return
     this.world.clock.after(this.world.engineUs.next(), () => this.deliver(() => this.pollSlots()))

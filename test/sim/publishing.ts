@@ -135,11 +135,11 @@ function send(
   })
   const { generation } = operation
   if (fence > 0) {
-    world.clock.after(manner.fenceUs, () => {
+    afterFence(process, manner.fenceUs, () => {
       if (!process.alive) return
       // The producer's kernel ends: only now do the pages hold what is being published.
       if (rank.operations[slot] === operation) for (const block of taken) rank.pages.write(block, block.key, version)
-      if (rank.generations[slot] === generation) world.slots.raiseFence(rank.slots, slot, fence)
+      if (rank.generations[slot] === generation) process.manager.slots.raiseFence(rank.slots, slot, fence)
     })
   }
   rank.session.request({ kind: 'publish', slot, generation, fence, partialOk: manner.partialOk, groups }, (reply) =>
@@ -150,6 +150,13 @@ function send(
       if (process.up && rank.operations[slot] === operation) process.cancel(operation)
     })
   }
+}
+
+/** Fences are raised when the producer's kernel ends, or, when a fault withholds them, not before faults stop. */
+export function afterFence(process: EngineProcess, fenceUs: number, raise: () => void): void {
+  const { world } = process
+  if (fenceUs % 16 === 7 && world.fault('fence-withheld')) world.whenCalm(raise)
+  else world.clock.after(fenceUs, raise)
 }
 
 function checkEnd(process: EngineProcess, end: SlotEnd): void {

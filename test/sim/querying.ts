@@ -5,7 +5,7 @@ import { keysOf, type Model } from './model.js'
 import type { PageRef } from './pages.js'
 import type { Command } from './plan.js'
 import { codes, type EngineProcess, MEANWHILE, type Rank } from './process.js'
-import { blocksFrom, publishBlocks } from './publishing.js'
+import { afterFence, blocksFrom, publishBlocks } from './publishing.js'
 import { expectReply } from './session.js'
 import type { SlotEnd } from './slots.js'
 import { must } from './violation.js'
@@ -46,6 +46,16 @@ const THEN: readonly Manner['leadsTo'][] = [
 /** QUERY of a chain, and what follows. */
 export function query(process: EngineProcess, command: Command): void {
   run(process, chainOf(command.a), mannerOf(command), () => {})
+}
+
+/** Queries that one flood asks for at once: more than a session may have open. */
+const FLOOD = 40
+
+/** A client that asks and asks: what is over its share is refused, and nobody else notices (D5, X9). */
+export function flood(process: EngineProcess, command: Command): void {
+  if (!process.world.fault('queries-flooded')) return
+  const manner = { ...mannerOf({ ...command, verb: 'query' }), polls: 2, leadsTo: 'release' } as const
+  for (let each = 0; each < FLOOD; each++) run(process, chainOf(command.a + each * 8), manner, () => {})
 }
 
 /** What the numbers of a command say. */
@@ -188,7 +198,7 @@ function ready(
   const { world, model } = process
   const { lease } = reply
   const tokens = reply.boundaries[reply.boundaries.length - 1] as number
-  const generations = world.leases.get(lease)
+  const generations = process.manager.leases.get(lease)
   must(generations !== undefined, 'V3', () => `lease ${lease} was never granted`)
   const held: Held[] = []
   for (const { group, firstBlock, keys } of asked) {
@@ -203,7 +213,7 @@ function ready(
     for (const [index, generation] of known.entries()) {
       const source = firstSource + index
       const key = keys[source] as number
-      world.truth.mustBeSealed(generation, key, group)
+      process.manager.truth.mustBeSealed(generation, key, group)
       held.push({ group, source, key, generation })
     }
   }
@@ -347,14 +357,14 @@ function restoreOne(
   const { generation } = operation
   if (fence === 0) for (const pair of pairs) rank.pages.expose(pair)
   else {
-    world.clock.after(manner.fenceUs, () => {
+    afterFence(process, manner.fenceUs, () => {
       if (!process.alive || rank.generations[slot] !== generation) return
       if (rank.operations[slot] === operation) {
         // Until this moment the pages were the engine's: nothing may have been written.
         rank.pages.check()
         for (const pair of pairs) rank.pages.expose(pair)
       }
-      world.slots.raiseFence(rank.slots, slot, fence)
+      process.manager.slots.raiseFence(rank.slots, slot, fence)
     })
   }
   const groups = Array.from({ length: model.groups }, (_, group) => ({
@@ -364,7 +374,11 @@ function restoreOne(
   const allowed = new Set([...MEANWHILE, ...codes('lease_already_redeemed')])
   rank.session.request({ kind: 'restore', slot, generation, lease, fence, groups }, (reply) => {
     const late = manner.leadsTo === 'late'
-    must(!late || reply.kind === 'error', 'G4', () => `lease ${lease} is redeemed after its time`)
+    must(
+      !late || reply.kind === 'error' || process.manager.time.everHeld,
+      'G4',
+      () => `lease ${lease} is redeemed after its time`,
+    )
     process.answered(operation, reply, manner.leadsTo === 'twice' ? allowed : MEANWHILE)
   })
   if (manner.cancelUs > 0) {
@@ -385,7 +399,7 @@ function checkEnd(process: EngineProcess, rank: Rank, pairs: readonly Pair[], en
   const bytes = pairs.reduce((sum, { group }) => sum + model.pageBytes(group), 0)
   must(end.bytes === bytes, 'N5', () => `a restore of ${bytes} bytes says ${end.bytes}`)
   for (const pair of pairs) {
-    rank.pages.verify(pair, pair.key, (segment) => world.truth.version(pair.generation, rank.number, segment))
+    rank.pages.verify(pair, pair.key, (segment) => process.manager.truth.version(pair.generation, rank.number, segment))
   }
   world.restoresVerified++
   world.blocksVerified += pairs.length

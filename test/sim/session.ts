@@ -1,9 +1,9 @@
 import { decodeReply, encodeFrame } from '../../src/shared/layout/wire/frame.js'
 import type { ReplyKind, WireReply, WireRequest } from '../../src/shared/layout/wire/messages.js'
 import type { Opened } from './descriptors.js'
+import type { ManagerProcess } from './manager-process.js'
 import { must } from './violation.js'
 import type { Link, Peer } from './wire.js'
-import type { World } from './world.js'
 
 const scratch = new Uint8Array(1024 * 1024)
 
@@ -25,19 +25,20 @@ export class ClientSession implements Peer {
   /** Read by the world's ports: whose classes are being defined, and whether slots may be made. */
   model: unknown
   slotsExhausted = false
-  readonly #world: World
+  templateRefused = false
+  readonly #manager: ManagerProcess
   readonly #owner: SessionOwner
   readonly #link: Link
   readonly #waiting = new Map<number, { kind: string; then: (reply: WireReply, opened: readonly Opened[]) => void }>()
   #next = 1
   #open = true
 
-  constructor(world: World, owner: SessionOwner, uid: number) {
-    this.#world = world
+  constructor(manager: ManagerProcess, owner: SessionOwner, uid: number) {
+    this.#manager = manager
     this.#owner = owner
     this.uid = uid
     this.pid = owner.pid
-    this.#link = world.wire.connect(this)
+    this.#link = manager.wire.connect(this)
   }
 
   get open(): boolean {
@@ -66,17 +67,24 @@ export class ClientSession implements Peer {
     const request = this.#next++
     this.#waiting.set(request, { kind: message.kind, then })
     const bytes = encodeFrame(scratch, request, message)
-    this.#world.wire.send(this.#link, scratch.slice(0, bytes), opened)
+    this.#manager.wire.send(this.#link, scratch.slice(0, bytes), opened)
+  }
+
+  /** A frame of the caller's making that says it is request `request`; `then` takes the reply to it, if one comes. */
+  raw(bytes: Uint8Array, request: number, then: (reply: WireReply) => void): void {
+    if (!this.#open) return
+    this.#waiting.set(request, { kind: 'raw', then })
+    this.#manager.wire.send(this.#link, bytes, [])
   }
 
   /** Bytes that are no frame. */
   garbage(bytes: Uint8Array): void {
-    if (this.#open) this.#world.wire.send(this.#link, bytes, [])
+    if (this.#open) this.#manager.wire.send(this.#link, bytes, [])
   }
 
   hangUp(): void {
     this.#end()
-    this.#world.wire.hangUp(this.#link)
+    this.#manager.wire.hangUp(this.#link)
   }
 
   received(frame: Uint8Array, opened: readonly Opened[]): void {
@@ -88,7 +96,7 @@ export class ClientSession implements Peer {
       if (waiting === undefined && message.kind === 'error' && request === 0) return
       must(waiting !== undefined, 'O5', () => `a reply ${message.kind} to request ${request}, which waits for none`)
       this.#waiting.delete(request)
-      this.#world.mixHash(message.kind.length * 257 + request)
+      this.#manager.world.mixHash(message.kind.length * 257 + request)
       waiting?.then(message, opened)
     })
   }

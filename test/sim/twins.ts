@@ -4,8 +4,7 @@ import type { WritebackEffect, WritebackInput } from '../../src/actors/writeback
 import type { CancelOutcome } from '../../src/manager/storage/ports.js'
 import { Storage } from '../../src/manager/storage/storage.js'
 import { SLOT_STATE } from '../../src/shared/layout/slot-states.js'
-import type { LaneMachine } from './lanes.js'
-import type { Twin } from './world.js'
+import type { LaneMachine, Twin } from './twin.js'
 
 /**
  * Bugs of the kind that this simulator exists for, each planted in one place of otherwise real code. A simulator that

@@ -4,11 +4,11 @@ import type { StorageOptions } from '../../src/manager/storage/ports.js'
 import type { Storage } from '../../src/manager/storage/storage.js'
 import { type StorageParts, tablesOf } from '../../src/manager/storage/tables.js'
 import { ExtentStore } from '../../src/shared/extents/extent-store.js'
-import { type Shard, WatchedShard } from './disk.js'
+import type { ManagerProcess } from './manager-process.js'
 import { keyBytes, type Model } from './model.js'
 import { WatchedPool } from './pool.js'
+import { type Shard, WatchedShard } from './shard.js'
 import { must } from './violation.js'
-import type { World } from './world.js'
 
 /** Keys that a world may use: chains of blocks. */
 export const CHAINS = 3
@@ -56,10 +56,11 @@ interface ClassOwner {
 
 /** Entries under watch: generations rise, and what becomes visible is read and remembered. */
 export class WatchedEntries extends Entries {
-  readonly world: World
+  /** The process whose entries these are. */
+  readonly world: ManagerProcess
   readonly owners = new Map<number, ClassOwner>()
 
-  constructor(tables: EntryTables, world: World) {
+  constructor(tables: EntryTables, world: ManagerProcess) {
     super(tables)
     this.world = world
   }
@@ -97,7 +98,7 @@ export class WatchedEntries extends Entries {
 }
 
 /** Storage parts with the watched pool, shards and entries in place of the plain ones. */
-export function watchedParts(world: World, options: StorageOptions, shards: readonly Shard[]): StorageParts {
+export function watchedParts(world: ManagerProcess, options: StorageOptions, shards: readonly Shard[]): StorageParts {
   const tables = tablesOf(options)
   const watched: EntryTables = {
     ...tables,

@@ -42,6 +42,8 @@ export class Wire {
   readonly #fds: Descriptors
   readonly #sends: FaultSite<'peer-stuck'>
   readonly #links = new Map<number, Link>()
+  /** Every link that has not ended, let in or not. */
+  readonly #all = new Set<Link>()
   #actor: Actor | null = null
   #listener: Listener | null = null
   /** Who sent the frame that the Manager takes now. */
@@ -67,6 +69,7 @@ export class Wire {
 
   connect(peer: Peer): Link {
     const link = new Link(peer)
+    this.#all.add(link)
     this.#toManager(link, () => {
       // The addon never gives a number twice, so that a late effect cannot reach the wrong peer.
       const connection = this.#next++
@@ -121,12 +124,27 @@ export class Wire {
     const link = this.#links.get(connection)
     if (link === undefined) return
     this.#links.delete(connection)
+    this.#all.delete(link)
     link.connection = -1
     link.managerOpen = false
     this.#toPeer(link, () => {
       link.peerOpen = false
       link.peer.closed()
     })
+  }
+
+  /** The process is gone: every connection ends, once what was sent before has arrived. */
+  die(): void {
+    for (const link of this.#all) {
+      link.connection = -1
+      link.managerOpen = false
+      this.#toPeer(link, () => {
+        link.peerOpen = false
+        link.peer.closed()
+      })
+    }
+    this.#all.clear()
+    this.#links.clear()
   }
 
   #toManager(link: Link, run: () => void): void {

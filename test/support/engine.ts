@@ -300,6 +300,14 @@ export class TestEngine {
     return wrong
   }
 
+  /**
+   * Waits until the Manager knows that nothing runs any more. A restore's slot is written by the lane that copied: the
+   * Manager hears of it later, and until then holds its blocks and believes in the bytes of one that failed.
+   */
+  async settled(): Promise<void> {
+    while ((await this.scheduler.inspect('')).get('operationsOpen') !== 0);
+  }
+
   /** Everything published is findable and its writes have ended; then nothing but held pages is left in DRAM. */
   async toSsd(): Promise<void> {
     for (const { client } of this.ranks) await client.sync(true)

@@ -184,6 +184,12 @@ export class HybridEngine {
   }
 
   /** Everything published has been written; then nothing of it is in DRAM. */
+  /** Waits until the Manager knows that nothing runs any more: see TestEngine. */
+  async settled(): Promise<void> {
+    const { client } = this.ranks[0] as HybridRank
+    while ((await client.inspect('')).get('operationsOpen') !== 0);
+  }
+
   async toSsd(): Promise<void> {
     for (const { client } of this.ranks) await client.sync(true)
     await (this.ranks[0] as HybridRank).client.dropDram()

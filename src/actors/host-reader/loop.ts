@@ -25,6 +25,7 @@ function main(): void {
   sayReady()
   runLane({
     control: actor.control,
+    spinUs: actor.spinUs,
     inboxes: clients.map((name, client) =>
       feed(actor.inbox(name, requestCodec), (request) => turn.step({ kind: 'request', client, request })),
     ),

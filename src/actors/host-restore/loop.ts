@@ -47,6 +47,7 @@ function main(): void {
   sayReady()
   runLane({
     control: actor.control,
+    spinUs: actor.spinUs,
     inboxes: [
       feed(actor.inbox(client, requestCodec), (request) => turn.step({ kind: 'request', request })),
       ...readers.map((name) => feed(actor.inbox(name, readerReplies), readerSaid)),

@@ -36,7 +36,8 @@ import { type AskReader, OutstandingReads, type OutstandingReadsOptions } from '
  * - jobs take turns for reads and for parts; the job whose turn meets a full window is served first when memory
  *   returns, and no job holds the last eighth of the window alone, so that small restores pass large ones;
  * - after a failure or cancel nothing of the job starts; what is with readers or the stream ends before the slot is
- *   written; the slot is finished once, immediately before the one reply;
+ *   written; the slot is finished once, immediately before the one reply, unless the reply names damaged generations:
+ *   then the manager hides them first and finishes the slot itself, so that no client asks again and finds them;
  * - a read-done or completion that names nothing in flight is counted and changes nothing;
  * - after `stop` nothing is started, what is not wholly on the stream ends as `draining`; `stopped` comes once, last.
  */
@@ -304,19 +305,8 @@ export class HostRestoreMachine {
     const bytes = ok ? job.bytes : 0
     const latencyUs = Math.max(0, this.#nowUs - job.admitUs)
     this.#countEnd(job, bytes, latencyUs)
-    const { slots, slot, slotGeneration } = job.finish
-    out.push({
-      kind: 'finish-slot',
-      slots,
-      slot,
-      slotGeneration,
-      state: terminalStateOf(status),
-      errorCode: status,
-      firstFailed: firstFailed < 0 ? NONE_FAILED : firstFailed,
-      bytes,
-      admitUs: job.admitUs,
-    })
     const list = job.damaged.size === 0 ? EMPTY_LIST : listOf([...job.damaged])
+    if (job.damaged.size === 0) out.push(finishOf(job, bytes))
     const reply = { kind: 'restore-done', job: id, status, bytes, ssdBytes, firstFailed, latencyUs, list } as const
     out.push({ kind: 'reply', reply })
   }
@@ -396,6 +386,21 @@ export type HostRestoreEffect =
   | { readonly kind: 'poll-fence'; readonly job: number; readonly slots: number; readonly slot: number }
   | ({ readonly kind: 'finish-slot' } & SlotResult)
   | { readonly kind: 'reply'; readonly reply: HostRestoreReply }
+
+function finishOf({ finish, status, firstFailed, admitUs }: RestoreJob, bytes: number): HostRestoreEffect {
+  const { slots, slot, slotGeneration } = finish
+  return {
+    kind: 'finish-slot',
+    slots,
+    slot,
+    slotGeneration,
+    state: terminalStateOf(status),
+    errorCode: status,
+    firstFailed: firstFailed < 0 ? NONE_FAILED : firstFailed,
+    bytes,
+    admitUs,
+  }
+}
 
 function remove<T>(list: T[], item: T): void {
   const at = list.indexOf(item)

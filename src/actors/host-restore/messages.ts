@@ -26,7 +26,8 @@ export type HostRestoreRequest =
 
 export type HostRestoreReply =
   /**
-   * The job ended and the slot says so. `ssdBytes` were read and verified; `firstFailed` is the smallest `pair` of the
+   * The job ended and the slot says so, unless `list` names anything: then whoever gets this hides it, and only then
+   * writes the slot. `ssdBytes` were read and verified; `firstFailed` is the smallest `pair` of the
    * sources that failed (-1: none), `status` the first failure. `list` holds the generations whose bytes were found
    * damaged, each once, whatever the status.
    */

@@ -42,6 +42,11 @@ export interface LanePort {
 /** All that a lane's loop.ts hands over; every function is called on the lane's thread and never concurrently. */
 export interface Lane {
   readonly control: ActorControl
+  /**
+   * How long the lane looks again after its last work before it sleeps, in microseconds; 0: not at all. Whoever comes in
+   * that time saves a wake-up and pays with a core, so it is for machines with more cores than lanes.
+   */
+  readonly spinUs: number
   readonly inboxes: readonly LaneInbox[]
   readonly outboxes: readonly LaneOutbox[]
   /** null: a lane that never has native work. */
@@ -60,7 +65,7 @@ export interface Lane {
 }
 
 /**
- * The loop of every lane: take, reap, tick, act, give back, flush; when a turn found nothing to do, sleep.
+ * The loop of every lane: take, reap, tick, act, give back, flush; when turns found nothing to do for `spinUs`, sleep.
  * Effects run before the messages of the turn are released, so they may use the messages' lists. Returns when the
  * lane has ended and its last messages are in the rings. Native failures are thrown: a lane without its port is dead.
  */
@@ -72,6 +77,7 @@ export function runLane(lane: Lane): void {
     return true
   }
   let reaped = 0
+  let sleepsAtUs = 0
   for (;;) {
     let taken = 0
     for (const inbox of inboxes) taken += inbox.take(TURN_MESSAGES_MAX)
@@ -88,7 +94,8 @@ export function runLane(lane: Lane): void {
       lane.control.sayLeft()
       return
     }
-    if (!busy && reaped === 0) reaped = park(lane, working, idle)
+    if (busy || reaped > 0) sleepsAtUs = lane.spinUs > 0 ? lane.nowUs() + lane.spinUs : 0
+    else if (sleepsAtUs === 0 || lane.nowUs() >= sleepsAtUs) reaped = park(lane, working, idle)
   }
 }
 

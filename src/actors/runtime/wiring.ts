@@ -22,6 +22,8 @@ export interface Channel {
 /** All that an actor owns in shared memory: plain, so that it can be posted to a worker. */
 export interface Seat {
   readonly name: string
+  /** How long the actor looks again before it sleeps, in microseconds. */
+  readonly spinUs: number
   readonly control: SharedArrayBuffer
   readonly counters: SharedArrayBuffer
   /** By name of the sender. */
@@ -41,12 +43,19 @@ interface OpenSeat extends Seat {
  */
 export class Wiring {
   private readonly seats = new Map<string, OpenSeat>()
+  private readonly spinUs: number
+
+  /** `spinUs`: for every actor; see Lane.spinUs. */
+  constructor(spinUs = 0) {
+    this.spinUs = spinUs
+  }
 
   /** Adds an actor. */
   actor(name: string, counters: CounterLayout): void {
     invariant(!this.seats.has(name), 'actors have names of their own', { name })
     this.seats.set(name, {
       name,
+      spinUs: this.spinUs,
       control: createControl(),
       counters: createCounterPage(counters),
       inbound: {},
@@ -96,6 +105,7 @@ export class Wiring {
 /** A seat taken: the actor's own ends of everything. One per actor for life, made on the actor's thread. */
 export class Actor {
   readonly name: string
+  readonly spinUs: number
   readonly control: ActorControl
   private readonly seat: Seat
   private readonly wakePort: ((port: number) => void) | null
@@ -103,6 +113,7 @@ export class Actor {
   /** `wakePort` is the addon's `wake`; null where no addon is loaded, and then no peer may park natively. */
   constructor(seat: Seat, wakePort: ((port: number) => void) | null) {
     this.name = seat.name
+    this.spinUs = seat.spinUs
     this.seat = seat
     this.control = new ActorControl(seat.control)
     this.wakePort = wakePort

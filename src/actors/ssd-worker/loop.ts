@@ -31,6 +31,7 @@ function main(): void {
   sayReady()
   runLane({
     control: actor.control,
+    spinUs: actor.spinUs,
     inboxes: [feed(actor.inbox(client, requestCodec), (request) => turn.step({ kind: 'request', request }))],
     outboxes: [sinks.client],
     native: { port, completions, completed: (tag, result) => turn.step({ kind: 'completed', tag, result }) },

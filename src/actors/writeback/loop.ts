@@ -25,6 +25,7 @@ function main(): void {
   sayReady()
   runLane({
     control: actor.control,
+    spinUs: actor.spinUs,
     inboxes: [feed(actor.inbox(client, requestCodec), (request) => turn.step({ kind: 'request', request }))],
     outboxes: [outbox],
     native: { port, completions, completed: (tag, result) => turn.step({ kind: 'io-completed', tag, result }) },

@@ -118,6 +118,8 @@ function claimItems(
       else if (taken.has(entry)) {
         counts.assembling++
         storage.duplicate()
+      } else if (outcome === 'assembling' && !storage.wants(entry, offered)) {
+        counts.assembling++
       } else {
         taken.add(entry)
         counts.accepted++

@@ -2,7 +2,8 @@ import { ERROR_CODES } from '../../shared/base/errors.js'
 import { invariant } from '../../shared/base/invariant.js'
 import { COPY, NO_OFFSET, SOURCE } from '../../shared/layout/descriptors.js'
 import { type List, listAt } from '../../shared/layout/records.js'
-import { SLOT_STATE } from '../../shared/layout/slot-states.js'
+import { SLOT_STATE, terminalStateOf } from '../../shared/layout/slot-states.js'
+import { NONE_FAILED } from '../../shared/layout/wire/slots.js'
 import type { Reservation } from '../../shared/scheduling/query-budget.js'
 import type { Context } from '../context.js'
 import type { JobOwner } from '../lanes/lane-jobs.js'
@@ -16,8 +17,8 @@ import type { RestorePlan } from './plan.js'
  * One RESTORE of one rank, from admission to its terminal slot state.
  *
  * States: `waiting` (no job number free) -> `submitted` -> ended; a cancel takes `waiting` straight to ended.
- * Invariants: every entry is held (the redemption took the interests) until the lane's terminal reply; the lane alone writes the slot
- * once the job is submitted; this class writes it only when the job never reached a lane.
+ * Invariants: every entry is held (the redemption took the interests) until the lane's terminal reply; the lane writes the slot
+ * of a submitted job; this class writes it only when the job never reached a lane, or when the lane found generations damaged.
  */
 export class RestoreOperation implements Operation, JobOwner<DramJobReply | RestoreJobReply> {
   readonly session: Session
@@ -103,14 +104,21 @@ export class RestoreOperation implements Operation, JobOwner<DramJobReply | Rest
   replied(reply: DramJobReply | RestoreJobReply): void {
     invariant(reply.kind === 'restore-done', 'a restore ends with restore-done', { kind: reply.kind })
     this.#demand(-1)
-    if ('list' in reply) this.#hideDamaged(reply.list)
+    if ('list' in reply && reply.list.length > 0) this.#endDamaged(reply)
     if (reply.status === ERROR_CODES.ok) for (const entry of this.#entries) this.#context.storage.restored(entry)
     this.#context.tally.restoreEnded(reply.status, reply.latencyUs)
     this.#end()
   }
 
+  /** Hides first, then lets the client know: a client that asks again must not find what it was just told is lost. */
+  #endDamaged({ list, status, firstFailed }: RestoreJobReply & { kind: 'restore-done' }): void {
+    this.#hide(list)
+    const failed = firstFailed < 0 ? NONE_FAILED : firstFailed
+    finishSlot(this.#context, this, terminalStateOf(status), status, 0, this.#admitUs, failed)
+  }
+
   /** The generations that the lane found damaged are among those this restore holds. */
-  #hideDamaged(generations: List): void {
+  #hide(generations: List): void {
     const { storage } = this.#context
     for (let i = 0; i < generations.length; i++) {
       const entry = this.#entries.find((held) => storage.generationOf(held) === listAt(generations, i))

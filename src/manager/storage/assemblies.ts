@@ -71,6 +71,15 @@ export class Assemblies {
     })
   }
 
+  /** True while something of `offered` was neither brought nor is on its way. */
+  wants(entry: number, offered: readonly GranuleRun[]): boolean {
+    const { items, shape } = this.#expect(entry)
+    return offered.some(({ granule, firstItem, itemCount }) => {
+      const first = (shape.itemBase[granule] as number) + firstItem
+      return items.subarray(first, first + itemCount).includes(MISSING)
+    })
+  }
+
   /** Appends to `runs` what is missing of `offered`; each appended run is now being copied. Returns runs added. */
   contribute(entry: number, offered: readonly GranuleRun[], runs: number[], nowUs: number): number {
     const assembly = this.#expect(entry)

@@ -1,5 +1,6 @@
 import { CLIENT_READS_MAX } from '../../actors/host-reader/messages.js'
 import { WRITES_OUTSTANDING_MAX } from '../../actors/writeback/messages.js'
+import { PAGE_BYTES } from '../../shared/base/units.js'
 import { ENTRY_STATE, NONE } from '../../shared/directory/directory.js'
 import { RESIDENT_CLASS } from '../../shared/directory/resident-table.js'
 import type { Storage } from './storage.js'
@@ -10,23 +11,35 @@ import type { Storage } from './storage.js'
  * @returns what does not agree; empty when all is well.
  */
 export function census(storage: Storage): string[] {
-  const scan = new Census(storage)
-  scan.rows()
-  scan.pool()
-  scan.shards()
-  scan.totals()
-  return scan.breaches
+  let scan = SCANS.get(storage)
+  if (scan === undefined) {
+    scan = new Census(storage)
+    SCANS.set(storage, scan)
+  }
+  return scan.run()
 }
 
+/** What a scan counts in is kept from one to the next: a simulation takes millions of them. */
+const SCANS = new WeakMap<Storage, Census>()
+
 class Census {
-  readonly breaches: string[] = []
   readonly #storage: Storage
+  #breaches: string[] = []
   /** Interests that fills and writes hold, by entry. */
-  readonly #internal = new Map<number, number>()
-  /** `shard:extent` of every extent that something names. */
-  readonly #extents = new Set<string>()
-  readonly #allocations: { offsetBytes: number; bytes: number; entry: number }[] = []
+  readonly #internal: Int32Array
+  readonly #bumped: number[] = []
+  /** Entries that are being filled: the number of the scan that saw it. */
+  readonly #filling: Int32Array
+  /** Pages of the pool that an entry owns: the number of the scan that saw it. */
+  readonly #pages: Int32Array
+  /** By shard, every extent that something names. */
+  readonly #extents: readonly Set<number>[]
   readonly #pinnedBytes: number[]
+  readonly #outstandingOn: number[] = []
+  #scan = 0
+  #outstanding = 0
+  #allocations = 0
+  #allocatedBytes = 0
   #interests = 0
   #assembling = 0
   #residentBytes = 0
@@ -39,157 +52,213 @@ class Census {
   readonly #classes: [number, number, number] = [0, 0, 0]
 
   constructor(storage: Storage) {
+    const { extents, directory, memory } = storage.entries
     this.#storage = storage
-    this.#pinnedBytes = Array.from({ length: storage.entries.extents.shardCount }, () => 0)
-    for (const { entry } of storage.fills.inFlight()) this.#bump(entry)
-    for (const { entry, shard, extent } of storage.writes.inFlight()) {
+    this.#internal = new Int32Array(directory.capacity)
+    this.#filling = new Int32Array(directory.capacity)
+    this.#pages = new Int32Array((memory.pool.usedBytes + memory.pool.freeBytes) / PAGE_BYTES)
+    this.#extents = Array.from({ length: extents.shardCount }, () => new Set())
+    this.#pinnedBytes = Array.from({ length: extents.shardCount }, () => 0)
+  }
+
+  run(): string[] {
+    this.#clear()
+    this.#inFlight()
+    this.#rows()
+    this.#pool()
+    this.#shards()
+    this.#totals()
+    return this.#breaches
+  }
+
+  #clear(): void {
+    this.#breaches = []
+    this.#scan++
+    for (const entry of this.#bumped) this.#internal[entry] = 0
+    this.#bumped.length = 0
+    for (const shard of this.#extents) shard.clear()
+    this.#pinnedBytes.fill(0)
+    this.#outstandingOn.length = 0
+    this.#classes.fill(0)
+    this.#outstanding = 0
+    this.#allocations = 0
+    this.#allocatedBytes = 0
+    this.#interests = 0
+    this.#assembling = 0
+    this.#residentBytes = 0
+    this.#residentBlocks = 0
+    this.#evictableBytes = 0
+    this.#replicas = 0
+    this.#guessedBytes = 0
+    this.#protectedBytes = 0
+    this.#writing = 0
+  }
+
+  /** Fills and writes: each holds an interest in its entry, and a write may own an extent that is not visible yet. */
+  #inFlight(): void {
+    for (const { entry, store, outstanding } of this.#storage.fills.inFlight()) {
+      this.#bump(entry)
+      this.#filling[entry] = this.#scan
+      this.#outstanding += outstanding
+      this.#outstandingOn.push(store)
+    }
+    for (const { entry, shard, extent } of this.#storage.writes.inFlight()) {
       this.#bump(entry)
       if (extent !== NONE) this.#name(entry, shard, extent, false)
     }
   }
 
   /** Every row: its state fits its replicas, its replicas exist, its interests cover what is in flight. */
-  rows(): void {
-    const { directory, residents } = this.#storage.entries
-    const filling = new Set([...this.#storage.fills.inFlight()].map(({ entry }) => entry))
-    directory.forEach((entry) => {
-      const state = directory.state(entry)
-      const interests = directory.interests(entry)
-      const resident = this.#storage.entries.resident(entry)
-      const slot = directory.dramSlot(entry)
-      this.#interests += interests
-      this.#check(interests >= (this.#internal.get(entry) ?? 0), `entry ${entry}: work in flight without interest`)
-      this.#check(!resident || slot !== NONE, `entry ${entry}: resident without memory`)
-      this.#check(directory.crcSlot(entry) !== NONE, `entry ${entry}: no place for checksums`)
-      const assembling = this.#storage.assemblies.has(entry)
-      this.#check(assembling === (state === ENTRY_STATE.assembling), `entry ${entry}: state and assembly differ`)
-      if (assembling) this.#assembling++
-      if (state === ENTRY_STATE.invalid) this.#check(interests > 0, `entry ${entry}: hidden, unneeded and not freed`)
-      if (state === ENTRY_STATE.published) this.#visible(entry, resident)
-      if (this.#storage.entries.writing(entry)) this.#writing++
-      if (slot !== NONE) {
-        this.#check(residents.entry(slot) === entry, `entry ${entry}: its resident slot names another`)
-        this.#memoryOf(entry)
-        const owned = resident || filling.has(entry) || assembling || state === ENTRY_STATE.invalid
-        this.#check(owned, `entry ${entry}: memory that nothing fills`)
-      }
-      if (directory.extent(entry) !== NONE) this.#extentOf(entry, interests)
-    })
+  #rows(): void {
+    this.#storage.entries.directory.forEach(this.#row)
   }
 
-  /** The pool: no two granules overlap, and nothing is allocated that no entry owns. */
-  pool(): void {
-    const { memory } = this.#storage.entries
-    const sorted = this.#allocations.sort((a, b) => a.offsetBytes - b.offsetBytes)
-    let usedBytes = 0
-    sorted.forEach(({ offsetBytes, bytes, entry }, index) => {
-      usedBytes += memory.pool.bytesAt(offsetBytes)
-      const next = sorted[index + 1]
-      this.#check(
-        next === undefined || offsetBytes + bytes <= next.offsetBytes,
-        `entries ${entry} and ${next?.entry}: their memory overlaps at ${offsetBytes}`,
-      )
-    })
-    this.#same('pool bytes', memory.pool.usedBytes, usedBytes)
-    this.#same('pool allocations', memory.pool.allocations, sorted.length)
-    this.#same('resident slots', this.#storage.entries.residents.live, this.#replicas)
+  readonly #row = (entry: number): void => {
+    const { entries, assemblies } = this.#storage
+    const { directory, residents } = entries
+    const state = directory.state(entry)
+    const interests = directory.interests(entry)
+    const resident = entries.resident(entry)
+    const slot = directory.dramSlot(entry)
+    this.#interests += interests
+    if (interests < (this.#internal[entry] as number)) this.#breach(entry, 'work in flight without interest')
+    if (resident && slot === NONE) this.#breach(entry, 'resident without memory')
+    if (directory.crcSlot(entry) === NONE) this.#breach(entry, 'no place for checksums')
+    const assembling = assemblies.has(entry)
+    if (assembling !== (state === ENTRY_STATE.assembling)) this.#breach(entry, 'state and assembly differ')
+    if (assembling) this.#assembling++
+    if (state === ENTRY_STATE.invalid && interests === 0) this.#breach(entry, 'hidden, unneeded and not freed')
+    if (state === ENTRY_STATE.published) this.#visible(entry, resident)
+    if (entries.writing(entry)) this.#writing++
+    if (slot !== NONE) {
+      if (residents.entry(slot) !== entry) this.#breach(entry, 'its resident slot names another')
+      this.#memoryOf(entry, slot, resident)
+      const owned = resident || this.#filling[entry] === this.#scan || assembling || state === ENTRY_STATE.invalid
+      if (!owned) this.#breach(entry, 'memory that nothing fills')
+    }
+    if (directory.extent(entry) !== NONE) this.#extentOf(entry, interests)
+  }
+
+  /** The pool: nothing is allocated that no entry owns. That no page has two owners was seen row by row. */
+  #pool(): void {
+    const { memory, residents } = this.#storage.entries
+    this.#same('pool bytes', memory.pool.usedBytes, this.#allocatedBytes)
+    this.#same('pool allocations', memory.pool.allocations, this.#allocations)
+    this.#same('resident slots', residents.live, this.#replicas)
   }
 
   /** The shards: every live extent has an owner here, and pins are exactly those of entries in use. */
-  shards(): void {
+  #shards(): void {
     const { extents } = this.#storage.entries
-    let live = 0
-    for (let shard = 0; shard < extents.shardCount; shard++) {
-      live += extents.shard(shard).liveExtents
-      this.#same(`pinned bytes of shard ${shard}`, extents.shard(shard).pinnedBytes, this.#pinnedBytes[shard] as number)
+    for (let index = 0; index < extents.shardCount; index++) {
+      const shard = extents.shard(index)
+      this.#same('pinned bytes of a shard', shard.pinnedBytes, this.#pinnedBytes[index] as number)
+      this.#same('live extents of a shard', shard.liveExtents, (this.#extents[index] as Set<number>).size)
     }
-    this.#same('live extents', live, this.#extents.size)
   }
 
   /** Sums that are kept step by step, and the bounds that are never passed. */
-  totals(): void {
+  #totals(): void {
     const { entries, assemblies, fills, writes, holds } = this.#storage
-    const internal = [...this.#internal.values()].reduce((sum, count) => sum + count, 0)
     this.#same('interests', entries.interests, this.#interests)
-    this.#same('interests by holder', this.#interests, internal + assemblies.copiesInFlight + holds)
+    this.#same('interests by holder', this.#interests, this.#bumped.length + assemblies.copiesInFlight + holds)
     this.#same('assemblies', assemblies.count, this.#assembling)
     this.#same('resident bytes', entries.residentBytes, this.#residentBytes)
     this.#same('resident blocks', entries.residentBlocks, this.#residentBlocks)
     this.#same('evictable bytes', entries.evictableBytes, this.#evictableBytes)
     this.#cache()
-    const outstanding = [...fills.inFlight()].reduce((sum, fill) => sum + fill.outstanding, 0)
-    this.#same('outstanding reads', fills.outstanding, outstanding)
+    this.#same('outstanding reads', fills.outstanding, this.#outstanding)
     this.#same('pending writes', writes.pending, writes.queued + writes.reserved)
     this.#same('blocks marked as being written', this.#writing, writes.pending)
-    for (const { store } of fills.inFlight()) {
-      this.#check(fills.outstandingOn(store) <= CLIENT_READS_MAX, `store ${store}: more reads than credits`)
+    for (const store of this.#outstandingOn) {
+      if (fills.outstandingOn(store) > CLIENT_READS_MAX) this.#breaches.push(`store ${store}: more reads than credits`)
     }
     for (let writer = 0; writer < writes.writers; writer++) {
-      this.#check(writes.outstandingOn(writer) <= WRITES_OUTSTANDING_MAX, `writer ${writer}: more jobs than credits`)
+      if (writes.outstandingOn(writer) > WRITES_OUTSTANDING_MAX) {
+        this.#breaches.push(`writer ${writer}: more jobs than credits`)
+      }
     }
   }
 
   #visible(entry: number, resident: boolean): void {
-    const { directory } = this.#storage.entries
-    this.#check(resident || directory.extent(entry) !== NONE, `entry ${entry}: published and nowhere`)
-    if (this.#storage.entries.evictable(entry)) this.#evictableBytes += this.#storage.entries.shape(entry).dramBytes
+    const { entries } = this.#storage
+    if (!resident && entries.directory.extent(entry) === NONE) this.#breach(entry, 'published and nowhere')
+    if (entries.evictable(entry)) this.#evictableBytes += entries.shape(entry).dramBytes
   }
 
-  #memoryOf(entry: number): void {
-    const { geometry, dramBytes } = this.#storage.entries.shape(entry)
-    geometry.granules.forEach(({ bytes }, granule) => {
-      this.#allocations.push({ offsetBytes: this.#storage.entries.offsetBytes(entry, granule), bytes, entry })
-    })
+  #memoryOf(entry: number, slot: number, resident: boolean): void {
+    const { entries } = this.#storage
+    const { geometry, dramBytes } = entries.shape(entry)
+    for (let granule = 0; granule < geometry.granules.length; granule++) {
+      this.#allocationOf(entry, entries.offsetBytes(entry, granule))
+    }
     this.#replicas++
-    const { directory, residents } = this.#storage.entries
-    if (!this.#storage.entries.resident(entry)) return
+    if (!resident) return
     this.#residentBytes += dramBytes
     this.#residentBlocks++
-    const of = residents.classOf(directory.dramSlot(entry))
+    const of = entries.residents.classOf(slot)
     this.#classes[of]++
     if (of === RESIDENT_CLASS.retained) this.#protectedBytes += dramBytes
-    if (this.#storage.entries.guessed(entry)) this.#guessedBytes += geometry.extentBytes
+    if (entries.guessed(entry)) this.#guessedBytes += geometry.extentBytes
+  }
+
+  /** One granule's allocation: no page of it is another's. */
+  #allocationOf(entry: number, offsetBytes: number): void {
+    const bytes = this.#storage.entries.memory.pool.bytesAt(offsetBytes)
+    this.#allocations++
+    this.#allocatedBytes += bytes
+    const end = (offsetBytes + bytes) / PAGE_BYTES
+    for (let page = offsetBytes / PAGE_BYTES; page < end; page++) {
+      if (this.#pages[page] === this.#scan) this.#breach(entry, `its memory overlaps another's at page ${page}`)
+      this.#pages[page] = this.#scan
+    }
   }
 
   /** Classes of what is resident, the limit of the protected segment, and the outcome of guesses. */
   #cache(): void {
     const { order, guesses } = this.#storage.cache
-    for (const of of Object.values(RESIDENT_CLASS)) {
-      this.#same(`blocks of class ${of}`, order.blocks(of), this.#classes[of])
+    for (const of of RESIDENT_CLASSES) {
+      if (order.blocks(of) !== this.#classes[of]) {
+        this.#same(`blocks of class ${of}`, order.blocks(of), this.#classes[of])
+      }
     }
     this.#same('protected bytes', order.protectedBytes, this.#protectedBytes)
-    this.#check(order.protectedBytes <= order.protectedBytesMax, 'the protected segment is over its limit')
+    if (order.protectedBytes > order.protectedBytesMax) this.#breaches.push('the protected segment is over its limit')
     this.#same('pending bytes of guesses', guesses.pendingBytes, this.#guessedBytes)
   }
 
   #extentOf(entry: number, interests: number): void {
     const { directory, extents } = this.#storage.entries
-    const shard = directory.shard(entry)
+    const index = directory.shard(entry)
+    const shard = extents.shard(index)
     const extent = directory.extent(entry)
-    this.#name(entry, shard, extent, true)
-    this.#check(extents.shard(shard).pins(extent) === (interests > 0 ? 1 : 0), `entry ${entry}: pinned wrongly`)
-    if (interests > 0)
-      this.#pinnedBytes[shard] = (this.#pinnedBytes[shard] as number) + extents.shard(shard).bytes(extent)
+    this.#name(entry, index, extent, true)
+    if (shard.pins(extent) !== (interests > 0 ? 1 : 0)) this.#breach(entry, 'pinned wrongly')
+    if (interests > 0) this.#pinnedBytes[index] = (this.#pinnedBytes[index] as number) + shard.bytes(extent)
   }
 
-  #name(entry: number, shard: number, extent: number, published: boolean): void {
-    const name = `${shard}:${extent}`
-    this.#check(!this.#extents.has(name), `extent ${name}: two owners, one of them entry ${entry}`)
-    this.#extents.add(name)
-    const { extents } = this.#storage.entries
-    this.#check(extents.shard(shard).owner(extent) === entry, `extent ${name}: owned by another than entry ${entry}`)
-    this.#check(extents.shard(shard).published(extent) === published, `extent ${name}: visible at the wrong time`)
+  #name(entry: number, index: number, extent: number, published: boolean): void {
+    const shard = this.#storage.entries.extents.shard(index)
+    const named = this.#extents[index] as Set<number>
+    if (named.has(extent)) this.#breach(entry, `extent ${index}:${extent} has two owners`)
+    named.add(extent)
+    if (shard.owner(extent) !== entry) this.#breach(entry, `extent ${index}:${extent} is owned by another`)
+    if (shard.published(extent) !== published)
+      this.#breach(entry, `extent ${index}:${extent} visible at the wrong time`)
   }
 
   #bump(entry: number): void {
-    this.#internal.set(entry, (this.#internal.get(entry) ?? 0) + 1)
+    this.#internal[entry] = (this.#internal[entry] as number) + 1
+    this.#bumped.push(entry)
   }
 
   #same(what: string, kept: number, counted: number): void {
-    this.#check(kept === counted, `${what}: ${kept} kept, ${counted} counted`)
+    if (kept !== counted) this.#breaches.push(`${what}: ${kept} kept, ${counted} counted`)
   }
 
-  #check(holds: boolean, breach: string): void {
-    if (!holds) this.breaches.push(breach)
+  #breach(entry: number, what: string): void {
+    this.#breaches.push(`entry ${entry}: ${what}`)
   }
 }
+
+const RESIDENT_CLASSES = Object.values(RESIDENT_CLASS)

@@ -19,7 +19,7 @@ import type {
  *
  * Publication of one block by one rank:
  *   claim -> new:        allocate ('no-memory': abandon) -> contribute -> COPY the runs -> landed
- *         -> assembling: contribute -> COPY the runs -> landed      (no runs: others bring all this rank has)
+ *         -> assembling: wants? contribute -> COPY the runs -> landed      (else others bring all this rank has)
  *         -> present:    nothing to do
  *   after landed: complete(entry)? checksum its granules, setCrc each -> seal. Between complete and seal the entry is
  *   held by the caller (hold/drop), as it is whenever the caller keeps its number over time.
@@ -70,6 +70,8 @@ export interface PageStorage {
    * `rejected`: admission prefers what it would displace, and waiting does not help.
    */
   allocate(entry: number): Allocation
+  /** Of an assembling entry: whether anything of `offered` was neither brought nor is on its way. */
+  wants(entry: number, offered: readonly GranuleRun[]): boolean
   /**
    * A rank brings the runs `offered` (see granuleRuns) of an assembling entry whose memory is allocated. Appends to
    * `runs` triples (granule, first item inside the granule, item count) that nobody brought yet; the caller copies

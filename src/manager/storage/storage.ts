@@ -208,6 +208,10 @@ export class Storage implements PageStorage {
     return this.cache.allocate(entry, true)
   }
 
+  wants(entry: number, offered: readonly GranuleRun[]): boolean {
+    return this.assemblies.wants(entry, offered)
+  }
+
   contribute(entry: number, offered: readonly GranuleRun[], runs: number[]): number {
     return this.assemblies.contribute(entry, offered, runs, this.#nowUs)
   }

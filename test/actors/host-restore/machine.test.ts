@@ -268,7 +268,10 @@ class Run {
       return
     }
     const known = this.open.get(reply.job)
-    demand(known !== undefined && known.finished === 1, 'a job is answered once, after its slot')
+    demand(known !== undefined, 'a job is answered once')
+    // A client must not ask again before the manager has hidden what is damaged.
+    const finishes = known.damaged.size === 0 ? 1 : 0
+    demand(known.finished === finishes, 'after its slot, which is left to the manager when something is damaged')
     demand(reply.status === known.status, 'the answer says what happened')
     demand(reply.status !== 0 || known.copied.size === known.sources.length, 'done means every source')
     demand(reply.bytes === (reply.status === 0 ? 1000 + known.id : 0), 'bytes are those restored')

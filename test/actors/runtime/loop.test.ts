@@ -53,6 +53,7 @@ function consumer(memory: RingMemory): Inbox<TestMessage> {
 function quiet(parts: Partial<Lane>): Lane {
   return {
     control: new ActorControl(createControl()),
+    spinUs: 0,
     inboxes: [],
     outboxes: [],
     native: null,
@@ -187,6 +188,32 @@ test('runLane: a native park shows its word, is bounded by 100 ms and by the nex
     { timeoutUs: 50_000, word: PARKED_NATIVE },
   ])
   t.is(control.cells.load(PARK_WORD), RUN)
+})
+
+test('runLane: a lane that may spin looks again for that long after its last work, and only then sleeps', (t) => {
+  const control = new ActorControl(createControl())
+  let pumps = 0
+  // Work is found at 3 us; nothing after that.
+  const port: ScriptedPort = new ScriptedPort(control, (call) => (call === 'pump' && ++pumps === 3 ? 1 : 0))
+  const sleptAtUs: number[] = []
+  let nowUs = 0
+  runLane(
+    quiet({
+      control,
+      spinUs: 10,
+      native: { port: port.asPort(), completions: port.completions, completed: () => {} },
+      hasNativeWork: () => true,
+      nowUs: () => nowUs,
+      perform: () => {
+        if (port.parks.length > sleptAtUs.length) sleptAtUs.push(nowUs)
+        nowUs += 1
+        return 0
+      },
+      ended: () => sleptAtUs.length === 4,
+    }),
+  )
+  // Before any work it sleeps at once. Then it sleeps each turn again: a sleep that found nothing renews no time.
+  t.deepEqual(sleptAtUs, [1, 2, 14, 15])
 })
 
 test('runLane: a message that came while the word was being set is taken without a sleep', (t) => {

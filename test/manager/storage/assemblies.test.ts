@@ -44,6 +44,20 @@ test('V1: a block is not findable before its last item has landed, is checked an
   t.deepEqual(census(storage), [])
 })
 
+test('wants: an item is wanted while nobody brings it, and again when its copy failed', (t) => {
+  const { storage, classId, geometry } = fixture({}, PAIR)
+  const { entry } = storage.claim(classId, keysOf(1), 0)
+  t.true(storage.wants(entry, runsOf(geometry, 0)), 'before there is memory for it')
+  storage.allocate(entry)
+  const runs: number[] = []
+  storage.contribute(entry, [{ granule: 0, firstItem: 0, itemCount: 3 }], runs)
+  t.false(storage.wants(entry, [{ granule: 0, firstItem: 1, itemCount: 2 }]))
+  t.true(storage.wants(entry, [{ granule: 0, firstItem: 1, itemCount: 3 }]), 'the last one is not on its way')
+  t.true(storage.wants(entry, runsOf(geometry, 1)), 'the other rank has not begun')
+  storage.copyFailed(entry, runs, 0, 3)
+  t.true(storage.wants(entry, [{ granule: 0, firstItem: 1, itemCount: 2 }]))
+})
+
 test('contribute: gives out each item once, in runs, and again after a copy failed', (t) => {
   const { storage, classId, geometry } = fixture({}, PAIR)
   const { entry } = storage.claim(classId, keysOf(1), 0)

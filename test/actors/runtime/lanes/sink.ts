@@ -50,6 +50,7 @@ function run(): void {
   sayReady()
   runLane({
     control: actor.control,
+    spinUs: actor.spinUs,
     inboxes: orders === null ? [feed(inbox, obey)] : [feed(inbox, obey), feed(orders, obey)],
     outboxes: [outbox],
     native,

@@ -34,6 +34,7 @@ function run(): void {
   sayReady()
   runLane({
     control: actor.control,
+    spinUs: actor.spinUs,
     inboxes: [feed(orders, order), feed(echoes, echo)],
     outboxes: [reports, numbers],
     native,

@@ -1,0 +1,40 @@
+import { hash } from 'node:crypto'
+import type { ManagerPorts } from '../../src/manager/ports.js'
+import type { ManagerProcess } from './manager-process.js'
+
+/** SHA-256 in one call: a registration takes many. */
+export function sha256(bytes: Uint8Array): Uint8Array {
+  return hash('sha256', bytes, 'buffer')
+}
+
+/** Whose fault the sender of a frame carries, as sessions of the simulator have it. */
+interface Faulty {
+  readonly slotsExhausted?: boolean
+  readonly templateRefused?: boolean
+}
+
+/** What the Manager's machine asks of its host on the control path, over the simulated process. */
+export function managerPorts(process: ManagerProcess): ManagerPorts {
+  const { fds, device, slots, wire } = process
+  const sender = () => (wire.current?.peer ?? {}) as Faulty
+  return {
+    sha256,
+    importMemory: (fd) => {
+      const opened = fds.at(fd)
+      if (opened.kind !== 'memory' || !opened.sealed) return null
+      return { mapping: device.map(opened.memory), bytes: opened.memory.bytes.length, device: 'host' }
+    },
+    // Engines of the simulator are processes of their own: they pass descriptors.
+    borrowMapping: () => null,
+    importDeviceMemory: () => ({ refused: 'ENODEV', text: 'the simulator has no such device' }),
+    releaseMapping: (mapping) => device.release(mapping),
+    readMapping: (mapping, offsetBytes, bytes) => device.read(mapping, offsetBytes, bytes),
+    defineTemplate: (items, granuleFirstItem) =>
+      sender().templateRefused ? null : device.define(items, granuleFirstItem),
+    releaseTemplate: (template) => device.releaseTemplate(template),
+    createSlots: (count) => (sender().slotsExhausted ? null : slots.create(count)),
+    slotWord: (table, slot) => slots.managerWord(table, slot),
+    releaseSlots: (table) => slots.release(table),
+    closeFd: (fd) => fds.close(fd),
+  }
+}
