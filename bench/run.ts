@@ -14,6 +14,8 @@ const BENCHES: Readonly<Record<string, () => Promise<{ readonly run: Bench }>>> 
   ssd: () => import('./ssd.js'),
   restore: () => import('./restore.js'),
   directory: () => import('./directory.js'),
+  copy: () => import('./copy.js'),
+  gather: () => import('./gather.js'),
 }
 
 async function main(): Promise<void> {

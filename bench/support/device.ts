@@ -1,0 +1,82 @@
+import { loadNative } from '../../src/binding/load.js'
+import type { CudaDevice, Native, StreamOptions } from '../../src/binding/surface.js'
+import { CudaLane } from '../../test/support/cuda-lane.js'
+import { Refusal } from './options.js'
+
+/** The GPU that a bench runs on; every time is the device's own, between two events. */
+export interface BenchDevice {
+  readonly native: Native
+  readonly device: CudaDevice
+  readonly driverVersion: number
+}
+
+/** @throws Refusal where there is no GPU: no number is printed. */
+export function requireDevice(): BenchDevice {
+  const native = loadNative()
+  const probe = native.cudaProbe()
+  const [device] = probe.devices
+  if (!probe.available || device === undefined) throw new Refusal(`Cannot measure a GPU: ${probe.reason}`)
+  return { native, device, driverVersion: probe.driverVersion }
+}
+
+/** A timed stream over a pool of its own, and what its last job took. */
+export class TimedLane {
+  readonly #lane: CudaLane
+
+  constructor(native: Native, poolBytes: number, options: StreamOptions) {
+    this.#lane = new CudaLane(native, poolBytes, { ...options, timed: true })
+  }
+
+  get kernels(): string {
+    const { kernels, kernelsReason } = this.#lane.port.streamReport(this.#lane.stream)
+    return kernels ? 'loaded' : kernelsReason
+  }
+
+  get registerMs(): number {
+    return this.#lane.port.streamReport(this.#lane.stream).poolRegisterMs
+  }
+
+  /** Another stream of the same port, over the same pool. */
+  stream(options: StreamOptions): number {
+    return this.#lane.port.openStream('cuda:0', { ...options, timed: true })
+  }
+
+  get first(): number {
+    return this.#lane.stream
+  }
+
+  /** Nanoseconds of the device for `count` COPY descriptors. */
+  copy(stream: number, direction: 0 | 1, list: Float64Array, count: number): number {
+    return this.#one(this.#lane.port.copy(stream, 0, direction, list, 0, count))
+  }
+
+  move(stream: number, list: Float64Array, count: number): number {
+    return this.#one(this.#lane.port.move(stream, 0, list, 0, count))
+  }
+
+  #one(accepted: number): number {
+    if (accepted !== 0) throw new Error(`the stream refused a job: ${accepted}`)
+    const [completed] = this.#lane.reap(1)
+    if (completed === undefined || completed.result !== 0) throw new Error(`a job failed: ${completed?.result}`)
+    if (completed.nanoseconds === 0) throw new Error('the device gave no time')
+    return completed.nanoseconds
+  }
+
+  close(): void {
+    this.#lane.close()
+  }
+}
+
+/** The same order on every machine, and no two neighbours in it. */
+export function shuffled(count: number): number[] {
+  const order = Array.from({ length: count }, (_, i) => i)
+  let state = 12_345
+  for (let i = count - 1; i > 0; i--) {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
+    const j = state % (i + 1)
+    const swapped = order[i] ?? 0
+    order[i] = order[j] ?? 0
+    order[j] = swapped
+  }
+  return order
+}
