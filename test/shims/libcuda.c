@@ -17,6 +17,7 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,7 +70,8 @@ typedef struct Block {
   char *base;
   size_t bytes;
   int fd_named;  // exported name, 0 when none
-  int imported;
+  int exporter;  // process that exported it, 0 when it is ours
+  char name[64];
   int host;
   struct Block *next;
 } Block;
@@ -231,7 +233,9 @@ API Result cuIpcOpenMemHandle(Address *address, Handle handle, unsigned flags) {
   char *base = mmap(NULL, (size_t)found.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   close(fd);
   if (base == MAP_FAILED) return 2;
-  add(base, (size_t)found.st_size)->imported = 1;
+  Block *b = add(base, (size_t)found.st_size);
+  b->exporter = pid;
+  memcpy(b->name, handle.bytes, sizeof b->name);
   *address = (Address)base;
   return 0;
 }
@@ -240,7 +244,15 @@ API Result cuIpcCloseMemHandle(Address address) {
   Block b;
   if (!drop((char *)address, &b)) return 1;
   munmap(b.base, b.bytes);
+  if (kill(b.exporter, 0) != 0) shm_unlink(b.name);  // it was killed, and could not
   return 0;
+}
+__attribute__((destructor)) static void forget(void) {
+  for (Block *b = blocks; b; b = b->next) {
+    char name[64];
+    name_of(name, sizeof name, getpid(), (unsigned long)b->fd_named);
+    if (b->fd_named) shm_unlink(name);
+  }
 }
 
 // ---- streams

@@ -356,4 +356,26 @@ export function declareCudaClaims(declare: (title: string, body: Body) => void, 
     t.throws(() => native.importDeviceMemory(of, handle, 0, 4096), { code: 'EXDEV' })
     native.releaseMapping(own.mapping)
   })
+
+  declare('CUDA: pages of an engine that was killed stay what they are until they are released', async (t) => {
+    const { exportingChild } = await import('./cuda-exporter.js')
+    const bytes = 1 << 20
+    const child = await exportingChild(t, bytes)
+    const before = native.mappingsAlive()
+    const { mapping } = native.importDeviceMemory(child.uuid, child.handle, child.offsetBytes, bytes)
+    const runs = [{ at: 0, other: 0, bytes }]
+    const list = copies(template(mapping, runs), runs)
+    const lane = new CudaLane(native, bytes)
+    t.is(lane.copy(1, D2H, list), 0)
+    await child.kill()
+    t.is(lane.copy(2, D2H, list), 0)
+    native.releaseMapping(mapping)
+    t.deepEqual(
+      lane.reap(2).map(({ result }) => result),
+      [0, 0],
+    )
+    t.is(firstDifference(lane.poolBytes.subarray(0, bytes), child.content), -1)
+    t.is(native.mappingsAlive(), before)
+    lane.close()
+  })
 }

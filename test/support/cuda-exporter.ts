@@ -24,7 +24,7 @@ export async function exportingChild(t: ExecutionContext, bytes: number): Promis
   })
   const exited = once(child, 'exit')
   t.teardown(async () => {
-    child.kill('SIGKILL')
+    child.stdin.end()
     await exited
   })
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
