@@ -1,6 +1,7 @@
 import { tmpdir } from 'node:os'
 import { resolve } from 'node:path'
 import { parseArgs } from 'node:util'
+import type { DeviceName } from '../../src/shared/base/device-name.js'
 
 /** Pairs of a measurement and its control that a run has at least, unless it is a quick one. */
 export const PAIRS_MIN = 15
@@ -14,6 +15,8 @@ export interface BenchOptions {
   readonly dir: string
   readonly pairs: number
   readonly quick: boolean
+  /** Where engine pages lie: `host`, or a CUDA device by its ordinal. */
+  readonly device: DeviceName
 }
 
 /** The bench cannot be run as asked, or its control is absent: no number is printed. */
@@ -38,7 +41,15 @@ export function parseOptions(words: readonly string[]): {
     throw new Refusal(`Cannot compare over ${values.pairs} pairs: at least ${PAIRS_MIN} are needed, or --quick`)
   }
   const dir = resolve(values.dir ?? process.env['TMPDIR'] ?? tmpdir())
-  return { name: positionals[0] ?? null, options: { json: values.json ?? false, dir, pairs, quick } }
+  return {
+    name: positionals[0] ?? null,
+    options: { json: values.json ?? false, dir, pairs, quick, device: deviceOf(values.device ?? 'host') },
+  }
+}
+
+function deviceOf(text: string): DeviceName {
+  if (text === 'host' || /^cuda:\d{1,3}$/.test(text)) return text as DeviceName
+  throw new Refusal(`Cannot measure device ${text}: host, or cuda:N, is expected`)
 }
 
 function parse(words: readonly string[]) {
@@ -50,6 +61,7 @@ function parse(words: readonly string[]) {
       dir: { type: 'string' },
       pairs: { type: 'string' },
       quick: { type: 'boolean' },
+      device: { type: 'string' },
     },
   })
 }
