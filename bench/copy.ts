@@ -4,8 +4,9 @@ import { type Estimate, estimate, ratios, rounded } from './support/statistics.j
 
 /**
  * Question: how much of what one large pinned copy reaches do copies between pool and engine pages reach, by shape and
- * by backend? Control: one contiguous copy of 256 MiB by the copy engine, beside every measurement. Does not show what a
- * restore takes, nor what the copies cost the engine's own work.
+ * by backend? Control: one contiguous copy of 256 MiB by the copy engine, beside every measurement. Every job is
+ * queued behind a large one of its stream, as in a lane that is busy; `aloneGbps` is of a job that found its stream idle,
+ * and so counts 10 us and more of submission. Does not show what a restore takes, nor what the copies cost the engine's own work.
  */
 
 const KIB = 1024
@@ -21,8 +22,8 @@ const DIRECTIONS = [
 ] as const
 const WARM = 3
 /** Shapes of the kernel that are compared: blocks, bytes of a tile. */
-const BLOCKS = [8, 16, 32, 64]
-const TILES_KIB = [4, 8, 16, 64]
+const BLOCKS = [8, 16, 32]
+const TILES_KIB = [8, 16]
 
 interface Measured {
   readonly direction: string
@@ -31,6 +32,7 @@ interface Measured {
   readonly totalBytes: number
   readonly gbps: Estimate
   readonly ofPeak: Estimate
+  readonly aloneGbps: number
 }
 
 const gbps = (bytes: number, nanoseconds: number): number => bytes / nanoseconds
@@ -53,7 +55,7 @@ export async function run(options: BenchOptions, say: (line: string) => void): P
     native.defineTemplate(Float64Array.of(mapping, 0, stride, pages, 0, bytes, bytes), Float64Array.of(0, 1))
   const whole = template(0, 1, PEAK_BYTES)
   const peakList = Float64Array.of(whole, 0, 0, 0, 0, 1)
-  const peak = (direction: 0 | 1): number => gbps(PEAK_BYTES, lane.copy(streams.direct, direction, peakList, 1))
+  const peak = (direction: 0 | 1): number => gbps(PEAK_BYTES, lane.last(lane.copy(streams.direct, direction, peakList)))
 
   /** `count` runs that adjoin on neither side, in no order. */
   function scatteredList(runBytes: number, count: number): Float64Array {
@@ -64,17 +66,22 @@ export async function run(options: BenchOptions, say: (line: string) => void): P
     return list
   }
 
-  function compare(direction: 0 | 1, stream: number, list: Float64Array, bytes: number): [Estimate, Estimate] {
+  function compare(direction: 0 | 1, stream: number, list: Float64Array, bytes: number): [Estimate, Estimate, number] {
+    const large = lane.copy(stream, direction, peakList)
+    const job = lane.copy(stream, direction, list)
+    const alone: number[] = []
     const mine: number[] = []
     const control: number[] = []
     for (let pair = -WARM; pair < options.pairs; pair++) {
       const here = peak(direction)
-      const reached = gbps(bytes, lane.copy(stream, direction, list, list.length / 6))
+      const reached = gbps(bytes, lane.last(large, job))
+      const idle = gbps(bytes, lane.last(job))
       if (pair < 0) continue
+      alone.push(idle)
       control.push(here)
       mine.push(reached)
     }
-    return [roundedEstimate(estimate(mine)), roundedEstimate(ratios(mine, control))]
+    return [roundedEstimate(estimate(mine)), roundedEstimate(ratios(mine, control)), rounded(estimate(alone).median)]
   }
 
   const measured: Measured[] = []
@@ -85,11 +92,11 @@ export async function run(options: BenchOptions, say: (line: string) => void): P
     list: Float64Array,
   ): void {
     const totalBytes = (list.length / 6) * runBytes
-    const [rate, ofPeak] = compare(direction[1], streams[backend], list, totalBytes)
-    measured.push({ direction: direction[0], backend, runBytes, totalBytes, gbps: rate, ofPeak })
+    const [rate, ofPeak, aloneGbps] = compare(direction[1], streams[backend], list, totalBytes)
+    measured.push({ direction: direction[0], backend, runBytes, totalBytes, gbps: rate, ofPeak, aloneGbps })
     const shape = `${Math.round(totalBytes / MIB)} MiB in runs of ${runBytes / KIB} KiB`
     say(
-      `${direction[0]} ${backend.padEnd(6)} ${shape.padEnd(32)} ${rate.median} GB/s, ${ofPeak.median} of the peak [${ofPeak.low}, ${ofPeak.high}]`,
+      `${direction[0]} ${backend.padEnd(6)} ${shape.padEnd(32)} ${rate.median} GB/s, ${ofPeak.median} of the peak [${ofPeak.low}, ${ofPeak.high}], alone ${aloneGbps} GB/s`,
     )
   }
 
@@ -126,7 +133,7 @@ export async function run(options: BenchOptions, say: (line: string) => void): P
             const rate = (of: Float64Array) => {
               const bytes = (of.length / 6) * run * KIB
               const times = Array.from({ length: 7 }, () =>
-                gbps(bytes, lane.copy(stream, direction, of, of.length / 6)),
+                gbps(bytes, lane.last(lane.copy(stream, direction, peakList), lane.copy(stream, direction, of))),
               )
               return rounded(estimate(times.slice(2)).median)
             }

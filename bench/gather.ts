@@ -4,7 +4,7 @@ import { type Estimate, estimate, ratios, rounded } from './support/statistics.j
 
 /**
  * Question: how much of one device-to-device copy does gathering scattered runs into one buffer reach? Control: a copy
- * of as many bytes by the driver, beside every measurement. 4 MiB is one staging slot, 8 MiB two of them.
+ * of as many bytes by the driver, beside every measurement. Both are queued behind others of their stream. 4 MiB is one staging slot, 8 MiB two of them.
  */
 
 const KIB = 1024
@@ -15,7 +15,8 @@ const RUNS_KIB = [4, 16, 64, 128, 256]
 const TOTALS_MIB = [4, 8, 64]
 const WARM = 5
 const BLOCKS = [132, 264, 528, 1024]
-const TILES_KIB = [4, 8, 16, 32]
+/** Bytes that one warp moves of a tile. */
+const SLICES_KIB = [4, 8, 16, 32]
 
 const short = ({ median, low, high }: Estimate): Estimate => ({
   median: rounded(median),
@@ -40,8 +41,13 @@ export async function run(options: BenchOptions, say: (line: string) => void): P
     )
     return list
   }
-  const copyTime = (bytes: number): number => lane.move(direct, Float64Array.of(target, 0, source, 0, bytes), 1)
-  for (let i = 0; i < 200; i++) copyTime(TARGET_BYTES)
+  const whole = (stream: number, bytes: number) => lane.move(stream, Float64Array.of(target, 0, source, 0, bytes))
+  /** Keeps a stream busy for as long as it takes to queue what is measured. */
+  const before = (stream: number) => Array.from({ length: 20 }, () => whole(stream, TARGET_BYTES))
+  const copyTime = (bytes: number): number => lane.last(...before(direct), whole(direct, bytes))
+  const gatherTime = (stream: number, list: Float64Array): number =>
+    lane.last(...before(stream), lane.move(stream, list))
+  for (let i = 0; i < 20; i++) copyTime(TARGET_BYTES)
 
   const measured = []
   for (const total of TOTALS_MIB) {
@@ -50,10 +56,12 @@ export async function run(options: BenchOptions, say: (line: string) => void): P
       const list = gatherList(run * KIB, bytes / (run * KIB))
       const mine: number[] = []
       const control: number[] = []
+      const alone: number[] = []
       for (let pair = -WARM; pair < options.pairs; pair++) {
         const here = bytes / copyTime(bytes)
-        const reached = bytes / lane.move(kernel, list, list.length / 5)
+        const reached = bytes / gatherTime(kernel, list)
         if (pair < 0) continue
+        alone.push(bytes / lane.last(lane.move(kernel, list)))
         control.push(here)
         mine.push(reached)
       }
@@ -63,6 +71,7 @@ export async function run(options: BenchOptions, say: (line: string) => void): P
         gbps: short(estimate(mine)),
         copyGbps: short(estimate(control)),
         ofCopy: short(ratios(mine, control)),
+        aloneGbps: rounded(estimate(alone).median),
       }
       measured.push(entry)
       say(
@@ -75,12 +84,12 @@ export async function run(options: BenchOptions, say: (line: string) => void): P
   for (const run of [4, 128]) {
     const list = gatherList(run * KIB, TARGET_BYTES / (run * KIB))
     for (const blocks of BLOCKS) {
-      for (const tile of TILES_KIB) {
+      for (const tile of SLICES_KIB) {
         const stream = lane.stream({ transfer: 'kernel', blocks, tileBytes: tile * KIB })
-        const times = Array.from({ length: 9 }, () => TARGET_BYTES / lane.move(stream, list, list.length / 5))
+        const times = Array.from({ length: 9 }, () => TARGET_BYTES / gatherTime(stream, list))
         const gbps = rounded(estimate(times.slice(2)).median)
-        shapes.push({ runBytes: run * KIB, blocks, tileBytes: tile * KIB, gbps })
-        say(`gather 64 MiB in runs of ${run} KiB, ${blocks} blocks, tiles of ${tile} KiB: ${gbps} GB/s`)
+        shapes.push({ runBytes: run * KIB, blocks, sliceBytes: tile * KIB, gbps })
+        say(`gather 64 MiB in runs of ${run} KiB, ${blocks} blocks, slices of ${tile} KiB: ${gbps} GB/s`)
       }
     }
   }

@@ -19,6 +19,9 @@ export function requireDevice(): BenchDevice {
   return { native, device, driverVersion: probe.driverVersion }
 }
 
+/** Queues one job; returns what the stream answered. */
+export type Queued = () => number
+
 /** A timed stream over a pool of its own, and what its last job took. */
 export class TimedLane {
   readonly #lane: CudaLane
@@ -45,21 +48,31 @@ export class TimedLane {
     return this.#lane.stream
   }
 
-  /** Nanoseconds of the device for `count` COPY descriptors. */
-  copy(stream: number, direction: 0 | 1, list: Float64Array, count: number): number {
-    return this.#one(this.#lane.port.copy(stream, 0, direction, list, 0, count))
+  /** COPY descriptors to be queued. */
+  copy(stream: number, direction: 0 | 1, list: Float64Array): Queued {
+    return () => this.#lane.port.copy(stream, 0, direction, list, 0, list.length / 6)
   }
 
-  move(stream: number, list: Float64Array, count: number): number {
-    return this.#one(this.#lane.port.move(stream, 0, list, 0, count))
+  /** MOVE descriptors to be queued. */
+  move(stream: number, list: Float64Array): Queued {
+    return () => this.#lane.port.move(stream, 0, list, 0, list.length / 5)
   }
 
-  #one(accepted: number): number {
-    if (accepted !== 0) throw new Error(`the stream refused a job: ${accepted}`)
-    const [completed] = this.#lane.reap(1)
-    if (completed === undefined || completed.result !== 0) throw new Error(`a job failed: ${completed?.result}`)
-    if (completed.nanoseconds === 0) throw new Error('the device gave no time')
-    return completed.nanoseconds
+  /**
+   * Queues jobs and returns the device's nanoseconds for the last one. Behind others of its stream a job starts at
+   * once; alone, the time until the processor has submitted it is counted too.
+   */
+  last(...jobs: readonly Queued[]): number {
+    for (const queue of jobs) {
+      const accepted = queue()
+      if (accepted !== 0) throw new Error(`the stream refused a job: ${accepted}`)
+    }
+    const completed = this.#lane.reap(jobs.length)
+    const failed = completed.find(({ result }) => result !== 0)
+    if (failed !== undefined) throw new Error(`a job failed: ${failed.result}`)
+    const nanoseconds = completed.at(-1)?.nanoseconds ?? 0
+    if (nanoseconds === 0) throw new Error('the device gave no time')
+    return nanoseconds
   }
 
   close(): void {
