@@ -7,14 +7,15 @@ import * as restore from '../src/actors/host-restore/messages.js'
 import { HOST_RESTORE_ENTRY, HOST_RESTORE_LAYOUT, type HostRestoreParams } from '../src/actors/host-restore/params.js'
 import { Wiring } from '../src/actors/runtime/wiring.js'
 import { loadNative } from '../src/binding/load.js'
-import type { Native } from '../src/binding/surface.js'
+import type { CudaDevice, DeviceName, Native } from '../src/binding/surface.js'
 import { IO_DEPTH, PART_DESCRIPTORS, RESTORE_PARTS } from '../src/control/manager-process.js'
 import { spinUsOf } from '../src/control/spin.js'
 import { GIB, KIB, MIB } from '../src/shared/base/units.js'
-import { NO_OFFSET, SOURCE, TEMPLATE_ITEM } from '../src/shared/layout/descriptors.js'
+import { COPY, NO_OFFSET, SOURCE, TEMPLATE_ITEM } from '../src/shared/layout/descriptors.js'
 import { SLOT_STATE } from '../src/shared/layout/slot-states.js'
 import { slotWord } from '../src/shared/layout/wire/slots.js'
 import { CounterReader } from '../src/shared/rings/counter-page.js'
+import { TimedLane } from './support/device.js'
 import { IoLoop, RandomOffsets } from './support/io-loop.js'
 import { type BenchOptions, Refusal } from './support/options.js'
 import { PingPong } from './support/ping-pong.js'
@@ -29,6 +30,8 @@ import { estimate, median, quantile, rounded } from './support/statistics.js'
  * sits in the manager's place and sleeps as it does. Control: bench/native/raw_restore.cc, one thread with one
  * io_uring, same file, extents, page sizes, checksums and copies, in turns. The cost of one parked wake-up is measured
  * between them.
+ * With `--device cuda:N` the engine's pages are on that device. The controls are then two, in turns with the restore: the
+ * same program with reads and checksums alone, and the same copies from page-locked memory on a stream of their own.
  * Does not show: the socket and the manager's turn before, a client's timer after, or restores side by side.
  */
 
@@ -70,19 +73,24 @@ export async function run(options: BenchOptions, say: (line: string) => void): P
   const probe = native.probe()
   if (!probe.available) throw new Refusal(`io_uring is not available here (${probe.reason})`)
   const program = compileControl('raw_restore')
+  const { device } = options
+  const cuda = device === 'host' ? null : cudaDevice(native, device)
   const folder = freshFolder(options.dir)
   const path = join(folder.path, 'shard.dat')
   const content = randomFillSync(Buffer.alloc(options.quick ? GIB / 4 : GIB))
   const file = writeContent(native, path, content)
   say(folder.filesystem)
   const spinUs = spinUsOf(options.spinUs, availableParallelism(), ACTORS)
-  const bed = await Bed.open(native, spinUs)
+  const bed = await Bed.open(native, device, spinUs)
+  const lane = cuda === null ? null : new TimedLane(native, WINDOW_BYTES, {})
+  if (lane !== null)
+    say(`${cuda?.name}: kernels ${lane.kernels}, ${WINDOW_BYTES / MIB} MiB page-locked in ${lane.registerMs} ms`)
   const wake = await PingPong.open(native, 'park-native')
   wake.wakeUps(WAKE_TRIPS, WAKE_PAUSE_US)
 
   const rows = []
   for (const shape of SHAPES) {
-    const engine = new Engine(native, shape, content, file)
+    const engine = new Engine(native, shape, content, file, cuda)
     const control = new RawControl(program, [
       path,
       WINDOW_BYTES,
@@ -90,15 +98,17 @@ export async function run(options: BenchOptions, say: (line: string) => void): P
       shape.layersPerGranule,
       shape.segmentBytes,
       engine.pages,
+      ...(lane === null ? [] : ['reads-only']),
     ])
     const repeats = options.quick ? Math.ceil(shape.repeats / 6) : shape.repeats
-    const row = await compare(shape, { bed, engine, control, wake, repeats, pairs: options.pairs })
+    const row = await compare(shape, { bed, engine, control, wake, repeats, pairs: options.pairs, lane })
     rows.push(row)
     say(lineOf(row))
     await control.close()
     engine.close()
   }
   const evidence = bed.evidence()
+  lane?.close()
   await wake.close()
   await bed.close()
   native.closeShard(file)
@@ -113,12 +123,16 @@ interface Sides {
   readonly wake: PingPong
   readonly repeats: number
   readonly pairs: number
+  /** Copies to the device alone; null when pages are host memory. */
+  readonly lane: TimedLane | null
 }
 
-async function compare(shape: Shape, { bed, engine, control, wake, repeats, pairs }: Sides) {
+async function compare(shape: Shape, { bed, engine, control, wake, repeats, pairs, lane }: Sides) {
   const mine: number[] = []
   const raw: number[] = []
   const wakes: number[] = []
+  const copies: number[] = []
+  const copiesOnDevice: number[] = []
   const p99: number[] = []
   let verifiedBytes = 0
   let ssdBytes = 0
@@ -149,14 +163,25 @@ async function compare(shape: Shape, { bed, engine, control, wake, repeats, pair
       }
       if (pair >= 0) raw.push(median(times))
     }
+    const alone = () => {
+      if (lane === null) return
+      const times = plans.map((plan) => copyAlone(lane, engine, plan))
+      if (pair < 0) return
+      copies.push(median(times.map(({ us }) => us)))
+      copiesOnDevice.push(median(times.map(({ deviceUs }) => deviceUs)))
+    }
     if (pair % 2 === 0) ours()
     await theirs()
+    alone()
     if (pair % 2 !== 0) ours()
     wakes.push(median([...wake.wakeUps(WAKE_TRIPS, WAKE_PAUSE_US)]))
   }
   if (ssdBytes !== verifiedBytes) throw new Error(`${ssdBytes} bytes came from SSD, ${verifiedBytes} were restored`)
-  const ratio = estimate(mine.map((us, pair) => us / (raw[pair] as number)))
-  const gap = estimate(mine.map((us, pair) => (us - (raw[pair] as number)) / (wakes[pair + 1] as number)))
+  // Against a device: the slower of the two alone for what streams, their sum for what is over before it streams.
+  const slower = raw.map((us, pair) => Math.max(us, copiesOnDevice[pair] ?? 0))
+  const sum = raw.map((us, pair) => us + (copies[pair] ?? 0))
+  const ratio = estimate(mine.map((us, pair) => us / (slower[pair] as number)))
+  const gap = estimate(mine.map((us, pair) => (us - (sum[pair] as number)) / (wakes[pair + 1] as number)))
   const times = estimate(mine)
   return {
     shape: shape.name,
@@ -165,6 +190,9 @@ async function compare(shape: Shape, { bed, engine, control, wake, repeats, pair
     p50UsHigh: rounded(times.high),
     p99Us: rounded(estimate(p99).median),
     rawUs: rounded(estimate(raw).median),
+    ...(lane === null
+      ? {}
+      : { copyUs: rounded(estimate(copies).median), copyOnDeviceUs: rounded(estimate(copiesOnDevice).median) }),
     wakeUs: rounded(estimate(wakes).median),
     ratioToRaw: rounded(ratio.median),
     ratioToRawLow: rounded(ratio.low),
@@ -180,11 +208,37 @@ async function compare(shape: Shape, { bed, engine, control, wake, repeats, pair
 
 function lineOf(row: Awaited<ReturnType<typeof compare>>): string {
   return [
-    `${row.shape.padStart(8)}: ${row.p50Us} us [${row.p50UsLow}..${row.p50UsHigh}], raw ${row.rawUs} us,`,
+    `${row.shape.padStart(8)}: ${row.p50Us} us [${row.p50UsLow}..${row.p50UsHigh}], ${row.copyUs === undefined ? 'raw' : `copy ${row.copyUs} us (device ${row.copyOnDeviceUs}), reads`} ${row.rawUs} us,`,
     `ratio ${row.ratioToRaw} [${row.ratioToRawLow}..${row.ratioToRawHigh}];`,
     `${row.wakesAboveRaw} [${row.wakesAboveRawLow}..${row.wakesAboveRawHigh}] wake-ups of ${row.wakeUs} us above raw;`,
     `${(row.verifiedBytes / MIB).toFixed(1)} MiB verified`,
   ].join(' ')
+}
+
+/** The copies of a plan by themselves, from places of the window one after the other, as the lane's would be. */
+function copyAlone(lane: TimedLane, engine: Engine, plan: readonly Piece[]): { us: number; deviceUs: number } {
+  const places = Math.floor(WINDOW_BYTES / engine.granuleBytes)
+  const list = new Float64Array(plan.length * COPY.doubles)
+  for (const [i, { granule, page }] of plan.entries()) {
+    const at = i * COPY.doubles
+    list[at + COPY.template] = engine.template
+    list[at + COPY.granule] = granule
+    list[at + COPY.page] = page
+    list[at + COPY.poolOffsetBytes] = (i % places) * engine.granuleBytes
+    list[at + COPY.itemCount] = engine.shape.layersPerGranule
+  }
+  const startMs = performance.now()
+  const nanoseconds = lane.last(lane.copy(lane.first, 0, list))
+  return { us: (performance.now() - startMs) * 1000, deviceUs: nanoseconds / 1000 }
+}
+
+function cudaDevice(native: Native, name: string): CudaDevice {
+  const { devices, reason } = native.cudaProbe()
+  const found = devices.find(({ ordinal }) => name === `cuda:${ordinal}`)
+  if (found === undefined)
+    throw new Refusal(`Cannot measure ${name}: ${reason === '' ? 'there is no such device' : reason}`)
+  if (name !== 'cuda:0') throw new Refusal(`Cannot measure ${name}: the copies alone are measured on cuda:0`)
+  return found
 }
 
 function writeContent(native: Native, path: string, content: Buffer): number {
@@ -211,9 +265,11 @@ class Engine {
   readonly #content: Buffer
   readonly #mapping: number
   readonly #memory: Buffer
+  /** Pages on a device are looked at through a copy. */
+  readonly #onDevice: boolean
   readonly #offsets: RandomOffsets
 
-  constructor(native: Native, shape: Shape, content: Buffer, file: number) {
+  constructor(native: Native, shape: Shape, content: Buffer, file: number, cuda: CudaDevice | null) {
     const { blocks, layers, layersPerGranule, segmentBytes } = shape
     this.shape = shape
     this.file = file
@@ -223,12 +279,13 @@ class Engine {
     this.#content = content
     // Any 4 KiB boundary from which a whole block follows.
     this.#offsets = new RandomOffsets(4 * KIB, content.length - layers * segmentBytes)
-    const fd = native.createMemory(layers * this.pages * segmentBytes)
-    const { mapping, bytes } = native.importMemory(fd)
-    native.closeFd(fd)
+    const pagesBytes = layers * this.pages * segmentBytes
+    this.#onDevice = cuda !== null
+    const mapping =
+      cuda === null ? hostMapping(native, pagesBytes) : native.allocateDeviceMemory(cuda.uuid, pagesBytes).mapping
     this.#mapping = mapping
-    const view = native.mappingView(mapping, 0, bytes)
-    this.#memory = Buffer.from(view.buffer, view.byteOffset, bytes)
+    const view = cuda === null ? native.mappingView(mapping, 0, pagesBytes) : new Uint8Array(pagesBytes)
+    this.#memory = Buffer.from(view.buffer, view.byteOffset, pagesBytes)
     const items = new Float64Array(layers * TEMPLATE_ITEM.doubles)
     for (let layer = 0; layer < layers; layer++) {
       const at = layer * TEMPLATE_ITEM.doubles
@@ -268,6 +325,7 @@ class Engine {
 
   poison(): void {
     this.#memory.fill(SENTINEL)
+    if (this.#onDevice) this.#native.writeMapping(this.#mapping, 0, this.#memory)
   }
 
   /** Compares every restored byte with what was stored, and every other byte with the sentinel; returns the bytes restored. */
@@ -275,6 +333,7 @@ class Engine {
     const { layersPerGranule, segmentBytes } = this.shape
     const sentinel = Buffer.alloc(segmentBytes, SENTINEL)
     let verified = 0
+    if (this.#onDevice) this.#native.readMapping(this.#mapping, 0, this.#memory)
     for (const { fileOffset, granule, page } of plan) {
       const stored = this.#stored(fileOffset)
       for (let layer = 0; layer < layersPerGranule; layer++) {
@@ -303,6 +362,13 @@ class Engine {
   }
 }
 
+function hostMapping(native: Native, bytes: number): number {
+  const fd = native.createMemory(bytes)
+  const { mapping } = native.importMemory(fd)
+  native.closeFd(fd)
+  return mapping
+}
+
 type Restores = LaneTalk<restore.HostRestoreRequest, restore.HostRestoreReply>
 
 /** The lanes of the explicit route and a client's slots. */
@@ -325,7 +391,7 @@ class Bed {
     this.#client = native.openSlots(this.#slots.clientFd, this.#slots.managerFd, SLOTS)
   }
 
-  static async open(native: Native, spinUs: number): Promise<Bed> {
+  static async open(native: Native, device: DeviceName, spinUs: number): Promise<Bed> {
     const wiring = new Wiring(spinUs)
     wiring.actor('manager', { series: [], histograms: [] })
     wiring.actor('host-reader', HOST_READER_LAYOUT)
@@ -338,7 +404,7 @@ class Bed {
     const restoreParams: HostRestoreParams = {
       ...{
         client: 'manager',
-        device: 'host' as const,
+        device,
         readers: ['host-reader'],
         pool,
         windowOffsetBytes: 0,

@@ -2,7 +2,7 @@ import { type BenchOptions, parseOptions, Refusal } from './support/options.js'
 import { machine } from './support/place.js'
 
 /**
- * npm run bench -- NAME [--json] [--dir D] [--pairs N] [--quick]
+ * npm run bench -- NAME [--json] [--dir D] [--pairs N] [--quick] [--device host|cuda:N]
  * Prints what was measured; with --json the last line is one JSON object with the keys of bench/README.md.
  * Exit codes: 0 measured, 1 a bug or a wrong byte, 2 refused (no control, not enough pairs, no such bench).
  */
@@ -14,6 +14,8 @@ const BENCHES: Readonly<Record<string, () => Promise<{ readonly run: Bench }>>> 
   ssd: () => import('./ssd.js'),
   restore: () => import('./restore.js'),
   directory: () => import('./directory.js'),
+  copy: () => import('./copy.js'),
+  gather: () => import('./gather.js'),
 }
 
 async function main(): Promise<void> {
@@ -28,8 +30,8 @@ async function main(): Promise<void> {
   )
   const result = await run(options, (line) => console.log(line))
   if (options.json) {
-    const { quick, pairs } = options
-    console.log(JSON.stringify({ bench: name, ...result, pairs, quick, machine: where }))
+    const { quick, pairs, device } = options
+    console.log(JSON.stringify({ bench: name, ...result, pairs, quick, device, machine: where }))
   }
 }
 

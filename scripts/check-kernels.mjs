@@ -1,10 +1,10 @@
 // Compiles every kernel for the architectures that we promise, with the run-time compiler that the addon uses. No GPU is
-// needed. Takes libnvrtc from ORBITKV_LIBNVRTC or where the addon finds it, else from a wheel of PyPI, kept under build/.
+// needed. Takes libnvrtc from ORBITKV_LIBNVRTC or where the addon finds it, else from a wheel of PyPI, kept in the user's cache.
 // Where neither can be had it says so and ends with 0. Usage: check-kernels.mjs, after npm run build
 import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { createRequire } from 'node:module'
-import { tmpdir } from 'node:os'
+import { homedir, tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
@@ -12,7 +12,7 @@ const ARCHITECTURES = [80, 89, 90, 100]
 const WHEEL = 'nvidia-cuda-nvrtc==13.0.88'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
-const kept = join(root, 'build', 'nvrtc')
+const kept = join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'orbitkv', WHEEL.replace('==', '-'))
 const library = join(kept, 'unpacked', 'nvidia', 'cu13', 'lib', 'libnvrtc.so.13')
 
 function skip(reason) {

@@ -29,6 +29,7 @@ export type { DrainReport } from './control/manager-process.js'
 export type { Engine, EngineOptions, FindOptions, Found, Keys } from './embedded/engine.js'
 export type { EngineLayout, PageLayout, Shape } from './embedded/engine-layout.js'
 export type { Health } from './embedded/health.js'
+export type { DevicePages } from './embedded/host.js'
 export type { OpenOptions, SsdOptions } from './embedded/options.js'
 export { type RemoteOrbitKV, wrapOrbitKV } from './embedded/remote.js'
 export {

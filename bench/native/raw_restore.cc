@@ -2,7 +2,9 @@
 // between threads, no JavaScript. Every read that has landed is checked and copied while the others
 // are still in flight.
 //
-// raw_restore FILE WINDOW_BYTES LAYERS LAYERS_PER_GRANULE SEGMENT_BYTES PAGES
+// raw_restore FILE WINDOW_BYTES LAYERS LAYERS_PER_GRANULE SEGMENT_BYTES PAGES [reads-only]
+//
+// With `reads-only` nothing is copied: the disk's part of a restore to a device, reads and checksums.
 //
 // Reads restores from standard input, one a line: "count (file_offset crc32 granule page) * count".
 // Answers each with "microseconds bytes_verified enters". Page sizes are those of the Manager: huge
@@ -168,8 +170,8 @@ struct Pages {
 
 class Restorer {
  public:
-  Restorer(Ring& ring, std::byte* window, size_t places, const Pages& pages)
-      : ring_(ring), window_(window), pages_(pages), places_(places) {}
+  Restorer(Ring& ring, std::byte* window, size_t places, const Pages& pages, bool copies)
+      : ring_(ring), window_(window), pages_(pages), places_(places), copies_(copies) {}
 
   void Run(const std::vector<Source>& sources) {
     const size_t bytes = pages_.granule_bytes();
@@ -195,7 +197,7 @@ class Restorer {
         const std::byte* granule = window_ + place * bytes;
         if (result != static_cast<int32_t>(bytes)) Die("short read");
         if (orbitkv::crc32(0, granule, bytes) != source.crc) Die("checksum");
-        for (size_t layer = 0; layer < pages_.layers_per_granule; ++layer) {
+        for (size_t layer = 0; copies_ && layer < pages_.layers_per_granule; ++layer) {
           const std::byte* from = granule + layer * pages_.segment_bytes;
           std::byte* to = pages_.Segment(source, layer);
           if (streaming)
@@ -212,6 +214,7 @@ class Restorer {
 
   size_t Verify(const std::vector<Source>& sources) const {
     for (const Source& source : sources) {
+      if (!copies_) break;  // Run has checked each granule where it landed.
       uint32_t crc = 0;
       for (size_t layer = 0; layer < pages_.layers_per_granule; ++layer)
         crc = orbitkv::crc32(crc, pages_.Segment(source, layer), pages_.segment_bytes);
@@ -225,14 +228,17 @@ class Restorer {
   std::byte* window_;
   Pages pages_;
   size_t places_;
+  bool copies_;
 };
 
 }  // namespace
 
 int main(int count, char** words) {
-  if (count != 7) {
+  const bool reads_only = count == 8 && std::strcmp(words[7], "reads-only") == 0;
+  if (count != 7 && !reads_only) {
     std::fprintf(stderr,
-                 "raw_restore FILE WINDOW_BYTES LAYERS LAYERS_PER_GRANULE SEGMENT_BYTES PAGES\n");
+                 "raw_restore FILE WINDOW_BYTES LAYERS LAYERS_PER_GRANULE SEGMENT_BYTES PAGES "
+                 "[reads-only]\n");
     return 2;
   }
   const int file = open(words[1], O_RDONLY | O_DIRECT | O_CLOEXEC);
@@ -245,7 +251,7 @@ int main(int count, char** words) {
   std::byte* window = MapHuge(window_bytes);
   const Pages pages{MapPages(pages_bytes), number(4), number(5), number(6)};
   Ring ring(file, window, window_bytes);
-  Restorer restorer(ring, window, window_bytes / pages.granule_bytes(), pages);
+  Restorer restorer(ring, window, window_bytes / pages.granule_bytes(), pages, !reads_only);
 
   size_t sources_count;
   while (std::cin >> sources_count) {

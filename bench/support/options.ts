@@ -1,6 +1,7 @@
 import { tmpdir } from 'node:os'
 import { resolve } from 'node:path'
 import { parseArgs } from 'node:util'
+import type { DeviceName } from '../../src/shared/base/device-name.js'
 
 /** Pairs of a measurement and its control that a run has at least, unless it is a quick one. */
 export const PAIRS_MIN = 15
@@ -16,6 +17,8 @@ export interface BenchOptions {
   readonly quick: boolean
   /** Microseconds that lanes look again before they sleep; null: as the Manager decides. */
   readonly spinUs: number | null
+  /** Where engine pages lie: `host`, or a CUDA device by its ordinal. */
+  readonly device: DeviceName
 }
 
 /** The bench cannot be run as asked, or its control is absent: no number is printed. */
@@ -44,7 +47,13 @@ export function parseOptions(words: readonly string[]): {
   if (spinUs !== null && !(Number.isInteger(spinUs) && spinUs >= 0)) {
     throw new Refusal(`Cannot spin for ${values['lane-spin-us']}: a whole number of microseconds is needed`)
   }
-  return { name: positionals[0] ?? null, options: { json: values.json ?? false, dir, pairs, quick, spinUs } }
+  const device = deviceOf(values.device ?? 'host')
+  return { name: positionals[0] ?? null, options: { json: values.json ?? false, dir, pairs, quick, spinUs, device } }
+}
+
+function deviceOf(text: string): DeviceName {
+  if (text === 'host' || /^cuda:\d{1,3}$/.test(text)) return text as DeviceName
+  throw new Refusal(`Cannot measure device ${text}: host, or cuda:N, is expected`)
 }
 
 function parse(words: readonly string[]) {
@@ -57,6 +66,7 @@ function parse(words: readonly string[]) {
       pairs: { type: 'string' },
       quick: { type: 'boolean' },
       'lane-spin-us': { type: 'string' },
+      device: { type: 'string' },
     },
   })
 }

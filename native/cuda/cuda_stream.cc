@@ -25,7 +25,7 @@ constexpr uint32_t kBusBlocks = 16;
 /// Blocks for each multiprocessor inside the device.
 constexpr uint32_t kInsideBlocks = 2;
 constexpr uint64_t kBusTileBytes = 8 << 10;
-constexpr uint64_t kInsideTileBytes = 16 << 10;
+constexpr uint32_t kBlockWarps = 16;
 /// Descriptors of one batched copy: a driver was seen to fail with 50,000.
 constexpr size_t kBatchMax = 1024;
 /// Pieces and sums in one launch of the checksum kernel.
@@ -309,33 +309,41 @@ bool CudaStream::LaunchRuns(Job& job) {
   const bool inside = job.way == Way::kInside;
   const uint32_t usual = inside ? device_.multiprocessors() * kInsideBlocks : kBusBlocks;
   const uint32_t blocks = options_.blocks == 0 ? usual : options_.blocks;
+  const Shape shape = ShapeOf(job.runs, job.way);
+  const Slicing slicing =
+      SliceFor(shape.bytes, shape.longest, uint64_t{usual} * kBlockWarps, options_.tile_bytes);
+  const uint64_t bus_tile = options_.tile_bytes == 0 ? kBusTileBytes : options_.tile_bytes;
+  const uint64_t tile_bytes = inside ? uint64_t{slicing.slices} * slicing.slice_bytes : bus_tile;
   while (job.run_next < job.runs.size() && job.error == 0) {
     // The last tiles of a job may need little; a region of less than this is not worth a launch.
     const size_t least = std::min<size_t>(job.runs.size() - job.run_next, 64) * sizeof(Tile);
     const auto room = arena_->Reserve(least, TileArena::kRegionBytesMax);
     if (room.empty()) return false;
     auto* tiles = reinterpret_cast<Tile*>(room.data());
-    const uint32_t count = FillTiles(job, {tiles, room.size() / sizeof(Tile)});
+    const uint32_t count = FillTiles(job, tile_bytes, {tiles, room.size() / sizeof(Tile)});
     arena_->Commit(count * sizeof(Tile));
     Begin(job);
-    const Result launched = kernels_->Move(stream_, arena_->AddressOf(tiles), count, blocks);
+    const DeviceAddress first = arena_->AddressOf(tiles);
+    const Result launched = inside ? kernels_->Gather(stream_, first, count, slicing.slices,
+                                                      slicing.slice_bytes, blocks)
+                                   : kernels_->Move(stream_, first, count, blocks);
     if (launched != kSuccess) Refused(job, launched);
     if (job.run_next < job.runs.size()) Fence(job);
   }
   return true;
 }
 
-uint32_t CudaStream::FillTiles(Job& job, std::span<Tile> tiles) {
-  const uint64_t usual = job.way == Way::kInside ? kInsideTileBytes : kBusTileBytes;
-  const uint64_t tile_bytes = options_.tile_bytes == 0 ? usual : options_.tile_bytes;
+uint32_t CudaStream::FillTiles(Job& job, uint64_t tile_bytes, std::span<Tile> tiles) {
+  const bool inside = job.way == Way::kInside;
   const uint64_t target_shift = job.way == Way::kFromDevice ? pool_shift_ : 0;
   const uint64_t source_shift = job.way == Way::kToDevice ? pool_shift_ : 0;
   uint32_t count = 0;
   for (; job.run_next < job.runs.size() && count < tiles.size(); ++count) {
     const Tile& run = job.runs[job.run_next];
     const uint64_t left = run.bytes - job.run_offset;
-    // A rest of less than half a tile goes with the tile before it.
-    const uint64_t bytes = left < tile_bytes + tile_bytes / 2 ? left : tile_bytes;
+    // A rest of less than half a tile goes with the tile before it, except where slices are cut.
+    const uint64_t most = inside ? tile_bytes : tile_bytes + tile_bytes / 2 - 1;
+    const uint64_t bytes = left <= most ? left : tile_bytes;
     tiles[count] = {run.target + job.run_offset + target_shift,
                     run.source == 0 ? 0 : run.source + job.run_offset + source_shift, bytes};
     job.run_offset += bytes;

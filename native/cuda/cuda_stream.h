@@ -152,7 +152,7 @@ class CudaStream : public Stream {
   void LaunchDirect(Job& job);
   bool LaunchSums(Job& job);
   /// Fills tiles from where the job is; returns how many.
-  uint32_t FillTiles(Job& job, std::span<Tile> tiles);
+  uint32_t FillTiles(Job& job, uint64_t tile_bytes, std::span<Tile> tiles);
   void Begin(Job& job);
   void Fence(Job& job, std::unique_ptr<PieceSums> sums = nullptr);
   /// A call for a job failed: the device is lost, or the job is.

@@ -20,7 +20,7 @@ bool IsStale(Result result) {
   return result == kInvalidImage || result == kNoBinary || result == kInvalidPtx;
 }
 
-Function Load(const Driver& driver, const char* name, int architecture) {
+Module Load(const Driver& driver, const char* name, int architecture) {
   const auto& sources = KernelSources();
   const auto source = std::find_if(sources.begin(), sources.end(), [name](const auto& each) {
     return std::strcmp(each.name, name) == 0;
@@ -34,6 +34,10 @@ Function Load(const Driver& driver, const char* name, int architecture) {
     loaded = driver.cuModuleLoadData(&module, compiled.image.data());
   }
   driver.Require(loaded, std::string("Cannot load kernel ") + name);
+  return module;
+}
+
+Function Find(const Driver& driver, Module module, const char* name) {
   Function function = nullptr;
   driver.Require(driver.cuModuleGetFunction(&function, module, name),
                  std::string("Cannot find kernel ") + name);
@@ -52,15 +56,26 @@ Result Launch(const Driver& driver, Function function, uint32_t count, uint32_t 
 
 }  // namespace
 
-Kernels::Kernels(const Driver& driver, int architecture)
-    : driver_(driver),
-      move_(Load(driver, "orbitkv_move", architecture)),
-      crc32_(Load(driver, "orbitkv_crc32", architecture)) {}
+Kernels::Kernels(const Driver& driver, int architecture) : driver_(driver) {
+  const Module move = Load(driver, "orbitkv_move", architecture);
+  move_ = Find(driver, move, "orbitkv_move");
+  gather_ = Find(driver, move, "orbitkv_gather");
+  crc32_ = Find(driver, Load(driver, "orbitkv_crc32", architecture), "orbitkv_crc32");
+}
 
 Result Kernels::Move(StreamPointer stream, DeviceAddress tiles, uint32_t count,
                      uint32_t blocks) const {
   void* arguments[] = {&tiles, &count};
   return Launch(driver_, move_, count, blocks, kMoveThreads, stream, arguments);
+}
+
+Result Kernels::Gather(StreamPointer stream, DeviceAddress tiles, uint32_t count, uint32_t slices,
+                       uint32_t slice_bytes, uint32_t blocks) const {
+  void* arguments[] = {&tiles, &count, &slices, &slice_bytes};
+  const uint32_t tiles_each = kMoveThreads / kWarpThreads / slices;
+  const uint32_t grid = std::max(1u, std::min(blocks, (count + tiles_each - 1) / tiles_each));
+  return driver_.cuLaunchKernel(gather_, grid, 1, 1, kMoveThreads, 1, 1, 0, stream, arguments,
+                                nullptr);
 }
 
 Result Kernels::Crc32(StreamPointer stream, DeviceAddress pieces, uint32_t count,

@@ -7,7 +7,8 @@
 
 namespace orbitkv::cuda {
 
-/// What orbitkv_move reads: addresses that the device reaches; source 0 writes zeros.
+/// What orbitkv_move and orbitkv_gather read: addresses that the device reaches; source 0 writes
+/// zeros.
 struct Tile {
   uint64_t target;
   uint64_t source;
@@ -37,12 +38,16 @@ class Kernels {
 
   /// All pointers are addresses of the device. At most `blocks` blocks; fewer for few tiles.
   Result Move(StreamPointer stream, DeviceAddress tiles, uint32_t count, uint32_t blocks) const;
+  /// The same inside the device: `slices` (1, 2 or 4) warps share a tile, `slice_bytes` each.
+  Result Gather(StreamPointer stream, DeviceAddress tiles, uint32_t count, uint32_t slices,
+                uint32_t slice_bytes, uint32_t blocks) const;
   Result Crc32(StreamPointer stream, DeviceAddress pieces, uint32_t count, DeviceAddress lanes,
                DeviceAddress results, uint32_t blocks) const;
 
  private:
   const Driver& driver_;
   Function move_;
+  Function gather_;
   Function crc32_;
 };
 

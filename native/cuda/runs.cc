@@ -91,9 +91,10 @@ std::vector<Tile> PlanMoves(const MoveJob& job) {
 }
 
 Shape ShapeOf(const std::vector<Tile>& runs, Way way) {
-  Shape shape{way, runs.size(), 0, false};
+  Shape shape{way, runs.size(), 0, 0, false};
   for (const Tile& run : runs) {
     shape.bytes += run.bytes;
+    shape.longest = std::max(shape.longest, run.bytes);
     shape.zeroes = shape.zeroes || run.source == 0;
   }
   return shape;
@@ -109,6 +110,15 @@ Transfer Choose(Transfer asked, const Shape& shape, bool kernels) {
     return few || long_runs ? Transfer::kDirect : Transfer::kKernel;
   }
   return Transfer::kKernel;
+}
+
+Slicing SliceFor(uint64_t bytes, uint64_t longest, uint64_t warps, uint64_t slice_bytes) {
+  constexpr uint64_t kLeast = 2 << 10, kMost = 16 << 10, kStep = 1 << 10;
+  const uint64_t even = (bytes / std::max<uint64_t>(warps, 1) + kStep - 1) / kStep * kStep;
+  const uint64_t slice =
+      slice_bytes != 0 ? (slice_bytes + 15) / 16 * 16 : std::clamp(even, kLeast, kMost);
+  const uint32_t slices = longest <= slice ? 1 : longest <= 2 * slice ? 2 : 4;
+  return {slices, static_cast<uint32_t>(slice)};
 }
 
 uint64_t PieceCount(const ChecksumStep& step) {

@@ -24,12 +24,22 @@ struct Shape {
   Way way;
   uint64_t runs;
   uint64_t bytes;
+  uint64_t longest;
   bool zeroes;
 };
 Shape ShapeOf(const std::vector<Tile>& runs, Way way);
 
 /// kDirect or kKernel: what is asked, or, for kAuto, what the table says.
 Transfer Choose(Transfer asked, const Shape& shape, bool kernels);
+
+/// How a job inside the device is cut: tiles of at most slices * slice_bytes.
+struct Slicing {
+  uint32_t slices;
+  uint32_t slice_bytes;
+};
+/// For a job of this shape whose longest run has `longest` bytes, so that `warps` warps all have
+/// something to do and none has much; `slice_bytes` fixes it unless 0.
+Slicing SliceFor(uint64_t bytes, uint64_t longest, uint64_t warps, uint64_t slice_bytes);
 
 /// How many pieces a checksum has; each has at most Crc32Piece::kBytesMax bytes.
 uint64_t PieceCount(const ChecksumStep& step);

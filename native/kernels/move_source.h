@@ -2,11 +2,16 @@
 
 namespace orbitkv::kernels {
 
-/// Copies tiles between any two memories that the device reaches: one warp a tile, grid-stride.
-/// A tile is {target, source, bytes}; source 0 writes zeros. As wide as the addresses allow, eight
-/// loads in flight a lane. Tiles of one launch do not overlap.
+/// Copies tiles between any two memories that the device reaches. A tile is {target, source,
+/// bytes}; source 0 writes zeros. As wide as the addresses allow, eight loads in flight a lane.
+/// Tiles of one launch do not overlap.
 ///
-/// Name of the kernel: orbitkv_move(tiles, count).
+/// orbitkv_move(tiles, count): over the bus. One warp a tile, which it fetches itself.
+///
+/// orbitkv_gather(tiles, count, slices, slice_bytes): inside the device, where fetching tiles from
+/// the host takes as long as moving their bytes. A block of 16 warps fetches the tiles of its next
+/// round in one go while it moves those of this one; `slices` (1, 2 or 4) warps share a tile, each
+/// of them `slice_bytes` (a multiple of 16) of it, the last one what is left.
 inline constexpr char kMoveSource[] = R"cuda(
 typedef unsigned long long u64;
 typedef unsigned int u32;
@@ -74,6 +79,15 @@ static __device__ void zero(u64 target, u64 bytes, u32 lane) {
   for (u64 i = head + body * 16 + lane; i < bytes; i += 32) ((unsigned char*)target)[i] = 0;
 }
 
+static __device__ __forceinline__ void move(u64 target, u64 source, u64 bytes, u32 lane) {
+  const u64 apart = target ^ source;
+  if (source == 0) zero(target, bytes, lane);
+  else if (apart % 16 == 0) aligned<uint4>(target, source, bytes, lane);
+  else if (apart % 8 == 0) aligned<u64>(target, source, bytes, lane);
+  else if (apart % 4 == 0) aligned<u32>(target, source, bytes, lane);
+  else bytes_of(target, source, bytes, lane);
+}
+
 extern "C" __global__ void __launch_bounds__(512)
 orbitkv_move(const Tile* tiles, u32 count) {
   const u32 lane = threadIdx.x % 32;
@@ -85,12 +99,39 @@ orbitkv_move(const Tile* tiles, u32 count) {
     const u64 target = __shfl_sync(0xffffffffu, field, 0);
     const u64 source = __shfl_sync(0xffffffffu, field, 1);
     const u64 bytes = __shfl_sync(0xffffffffu, field, 2);
-    const u64 apart = target ^ source;
-    if (source == 0) zero(target, bytes, lane);
-    else if (apart % 16 == 0) aligned<uint4>(target, source, bytes, lane);
-    else if (apart % 8 == 0) aligned<u64>(target, source, bytes, lane);
-    else if (apart % 4 == 0) aligned<u32>(target, source, bytes, lane);
-    else bytes_of(target, source, bytes, lane);
+    move(target, source, bytes, lane);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(512)
+orbitkv_gather(const Tile* tiles, u32 count, u32 slices, u32 slice_bytes) {
+  __shared__ u64 fields[2][16 * 3];
+  const u32 id = threadIdx.x;
+  const u32 lane = id % 32;
+  const u32 tiles_each = 16 / slices;
+  const u32 mine = id / 32 / slices;
+  const u64 begin = (u64)(id / 32 % slices) * slice_bytes;
+  const bool last = id / 32 % slices == slices - 1;
+  const bool fetches = id < 3 * tiles_each;
+  const u32 step = gridDim.x * tiles_each;
+  const volatile u64* words = (const volatile u64*)tiles;
+  u32 first = blockIdx.x * tiles_each;
+  u64 field = 0;
+  if (fetches && first + id / 3 < count) field = words[(u64)first * 3 + id];
+  // Two buffers: who is still at the tiles of the last round reads the other one.
+  for (u32 buffer = 0; first < count; first += step, buffer ^= 1) {
+    if (fetches) fields[buffer][id] = field;
+    __syncthreads();
+    const u64 next = (u64)first + step;
+    if (fetches && next + id / 3 < count) field = words[next * 3 + id];
+    if (first + mine >= count) continue;
+    const u64 target = fields[buffer][mine * 3];
+    const u64 source = fields[buffer][mine * 3 + 1];
+    const u64 bytes = fields[buffer][mine * 3 + 2];
+    if (begin >= bytes) continue;
+    const u64 left = bytes - begin;
+    const u64 here = last || left < slice_bytes ? left : slice_bytes;
+    move(target + begin, source == 0 ? 0 : source + begin, here, lane);
   }
 }
 )cuda";

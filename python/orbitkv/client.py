@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .connection import Connection, close_all
+from .cuda import DeviceMemory
 from .errors import CancelledError, ClosedError, OrbitError, ProtocolError
 from .exchange import Deadline, Exchange
 from .memory import EngineMemory
@@ -175,7 +176,7 @@ class Client:
         *,
         instance_id: bytes,
         namespace_inputs: Mapping[str, bytes],
-        memory: Sequence[EngineMemory],
+        memory: Sequence[EngineMemory | DeviceMemory],
         groups: Sequence[Group],
         regions: Sequence[Region],
         canaries: Sequence[Canary] = (),
@@ -187,7 +188,9 @@ class Client:
         timeout_s: float | None = DEFAULT_TIMEOUT_S,
     ) -> dict:
         """Joins an instance as one rank, ``tp`` and ``pp`` being (rank, size). The memory stays the caller's and must
-        outlive unregister(). Returns the fields of REGISTERED."""
+        outlive unregister(). All of it lies on one device: shared memory, or what cuda.export_tensors() exported. Returns
+        the fields of REGISTERED."""
+        device = self._device_of(memory)
         message = {
             "kind": "register",
             "instanceId": instance_id,
@@ -199,8 +202,8 @@ class Client:
             "ppSize": pp[1],
             "worldSize": world_size,
             "pageFirst": page_first,
-            "device": {"kind": "host", "uuid": bytes(16)},
-            "allocations": [{"kind": "host_fd", "bytes": each.size} for each in memory],
+            "device": device,
+            "allocations": [_allocation_fields(each) for each in memory],
             "groups": [
                 {"id": each.id, "kind": each.kind, "blockTokens": each.block_tokens, "window": each.window}
                 for each in groups
@@ -211,13 +214,30 @@ class Client:
             ],
             "slotCount": slot_count,
         }
-        reply, fds = self._exchange.ask(message, ("registered",), timeout_s, [each.fd for each in memory])
+        reply, fds = self._exchange.ask(
+            message, ("registered",), timeout_s, [each.fd for each in memory if isinstance(each, EngineMemory)]
+        )
         if len(fds) != 3:
             close_all(fds)
             raise ProtocolError("missing_descriptor", f"Cannot open completion slots: {len(fds)} of 3 descriptors came")
         self._operations = Operations(self._exchange, fds, reply["slots"])
         self.registered = reply
         return reply
+
+    def _device_of(self, memory: Sequence[EngineMemory | DeviceMemory]) -> dict:
+        uuids = {each.uuid if isinstance(each, DeviceMemory) else None for each in memory}
+        if len(uuids) > 1:
+            raise ProtocolError("device_unsupported", "Cannot register memory of several devices as one rank")
+        uuid = next(iter(uuids), None)
+        if uuid is None:
+            return {"kind": "host", "uuid": bytes(16)}
+        if self.welcome["proto"] < PROTO_DEVICE_MEMORY:
+            raise ProtocolError(
+                "device_unsupported",
+                f"Cannot register device memory: the Manager speaks protocol {self.welcome['proto']}, "
+                f"{PROTO_DEVICE_MEMORY} is needed",
+            )
+        return {"kind": "cuda", "uuid": uuid}
 
     def attach(self, instance_id: bytes, timeout_s: float | None = DEFAULT_TIMEOUT_S) -> dict:
         """Speaks for an instance whose workers have begun to register. Returns the fields of ATTACHED."""
@@ -526,6 +546,12 @@ def _prepared(reply: dict) -> Prepared:
     return Prepared(
         reply["ticket"], reply["blocks"], reply["blocksReady"], reply["loading"], reply["expiresInMs"]
     )
+
+
+def _allocation_fields(memory: EngineMemory | DeviceMemory) -> dict:
+    if isinstance(memory, EngineMemory):
+        return {"kind": "host_fd", "bytes": memory.size}
+    return {"kind": "cuda_ipc", "handle": memory.handle, "offsetBytes": memory.offset, "bytes": memory.size}
 
 
 def _region_fields(region: Region) -> dict:

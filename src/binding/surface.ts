@@ -110,7 +110,7 @@ export interface StreamOptions {
   readonly transfer?: Transfer
   /** Blocks of one copy kernel, 1 to 1024. */
   readonly blocks?: number
-  /** Most bytes that one warp of a copy kernel moves at a time: 512 to 2^20. */
+  /** Bytes that one warp of a copy kernel moves at a time: 512 to 2^20. */
   readonly tileBytes?: number
   /** Measure the device's time of each job by events: word 2 of its completion then has it in nanoseconds. */
   readonly timed?: boolean

@@ -1,7 +1,9 @@
 import { createHash } from 'node:crypto'
 import { CancelledError, ClosedError, OrbitError, ProtocolError } from '../shared/base/errors.js'
 import { plainDigest } from '../shared/layout/namespace.js'
+import { PROTO_DEVICE_MEMORY } from '../shared/layout/wire/limits.js'
 import type { MessageOf, WireReply } from '../shared/layout/wire/messages.js'
+import type { DeviceMemory } from './device-memory.js'
 import { Driver } from './driver.js'
 import type { EngineMemory, LocalMemory } from './engine-memory.js'
 import { Exchange, type Reply } from './exchange.js'
@@ -26,7 +28,7 @@ export interface Registration
   /** Everything that makes cached bytes meaningful, by tag: model, revision, dtype, hash seed, salt. */
   readonly namespaceInputs: ReadonlyMap<string, Uint8Array>
   /** The engine's pages; regions name them by index. */
-  readonly memory: readonly (EngineMemory | LocalMemory)[]
+  readonly memory: readonly (EngineMemory | LocalMemory | DeviceMemory)[]
   readonly canaries?: MessageOf<'register'>['canaries']
 }
 
@@ -118,6 +120,13 @@ export class OrbitClient {
   /** Joins an instance as one of its ranks. The memory stays the caller's and must outlive unregister(). */
   async register(registration: Registration, options: WaitOptions = {}): Promise<Registered> {
     const { memory, namespaceInputs, canaries = [], ...rest } = registration
+    if (rest.device.kind === 'cuda' && this.welcome.proto < PROTO_DEVICE_MEMORY) {
+      throw new ProtocolError(
+        'device_unsupported',
+        `Cannot register device memory: the Manager speaks protocol ${this.welcome.proto}, ${PROTO_DEVICE_MEMORY} is needed`,
+        { proto: this.welcome.proto },
+      )
+    }
     const claimedDigest = plainDigest((bytes) => createHash('sha256').update(bytes).digest(), namespaceInputs)
     const { message, fds } = await this.#exchange.ask(
       {
@@ -128,7 +137,9 @@ export class OrbitClient {
         allocations: memory.map((each) =>
           'fd' in each
             ? { kind: 'host_fd', bytes: each.bytes }
-            : { kind: 'local_mapping', bytes: each.bytes, mapping: each.mapping },
+            : 'handle' in each
+              ? { kind: 'cuda_ipc', handle: each.handle, offsetBytes: each.offsetBytes, bytes: each.bytes }
+              : { kind: 'local_mapping', bytes: each.bytes, mapping: each.mapping },
         ),
         canaries,
       },

@@ -12,6 +12,7 @@
 import { loadNative } from '../binding/load.js'
 import type { OrbitClient } from './client.js'
 import { type ConnectOptions, connectOver } from './connect.js'
+import { createDeviceMemoryOver, type OwnDeviceMemory } from './device-memory.js'
 import { createEngineMemoryOver, type EngineMemory } from './engine-memory.js'
 
 export {
@@ -46,6 +47,7 @@ export type {
   WarmAnswer,
 } from './client.js'
 export type { ConnectOptions } from './connect.js'
+export type { DeviceMemory, OwnDeviceMemory } from './device-memory.js'
 export type { EngineMemory } from './engine-memory.js'
 export type { OperationResult } from './operations.js'
 
@@ -61,4 +63,12 @@ export async function connect(options: ConnectOptions): Promise<OrbitClient> {
 /** Creates engine pages in shared memory: `bytes` bytes of zeros. @throws Error of the system, CapabilityError. */
 export function createEngineMemory(bytes: number): EngineMemory {
   return createEngineMemoryOver(loadNative(), bytes)
+}
+
+/**
+ * Allocates engine pages on a CUDA device (`GPU-…` as tools print its UUID), for engines without a framework that does.
+ * @throws Error of the driver, CapabilityError.
+ */
+export function createDeviceMemory(uuid: string, bytes: number): OwnDeviceMemory {
+  return createDeviceMemoryOver(loadNative(), uuid, bytes)
 }

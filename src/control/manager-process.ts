@@ -9,6 +9,7 @@ import { MainSeat } from '../actors/runtime/main-seat.js'
 import type { Outbox } from '../actors/runtime/outbox.js'
 import { type LaneDeath, type LaneHandle, STOP_MS_MAX } from '../actors/runtime/spawn.js'
 import { Actor, Wiring } from '../actors/runtime/wiring.js'
+import { SSD_WORKER_ENTRY, SSD_WORKER_LAYOUT, type SsdWorkerParams } from '../actors/ssd-worker/params.js'
 import { WRITEBACK_ENTRY, WRITEBACK_LAYOUT, type WritebackParams } from '../actors/writeback/params.js'
 import { opening } from '../binding/errors.js'
 import { loadNative } from '../binding/load.js'
@@ -19,6 +20,7 @@ import type { ServedDevice } from '../manager/lanes/served-device.js'
 import type { ControlReply, ControlRequest } from '../manager/messages.js'
 import { ACTOR, MANAGER_ENTRY, type ManagerParams } from '../manager/params.js'
 import { managerLayout } from '../manager/series.js'
+import type { DeviceName } from '../shared/base/device-name.js'
 import { CapabilityError } from '../shared/base/errors.js'
 import { SECTOR_BYTES } from '../shared/base/units.js'
 import type { CounterLayout } from '../shared/rings/counter-page.js'
@@ -34,7 +36,7 @@ import { gaugesOf, metricsOf } from './metrics/registry.js'
 import { ensurePrivateFolder } from './private-folder.js'
 import { type OpenShards, openShards } from './shards.js'
 import { spinUsOf } from './spin.js'
-import { type ChosenRoutes, chooseRoutes } from './ssd-routes.js'
+import { type ChosenRoutes, chooseRoutes, stagingDevices } from './ssd-routes.js'
 
 /** Where the windows of the host-restore lanes lie, one after the other: from the first byte that the manager does not allocate. */
 interface Memory {
@@ -58,6 +60,8 @@ export interface StartReport {
   readonly cuda: CudaProbe
   /** Whose pages may be registered; the host is the first. */
   readonly devices: readonly ServedDevice[]
+  /** Devices with an ssd-worker lane: those that the cuFile route serves. */
+  readonly staging: readonly DeviceName[]
 }
 
 /** How a Manager ended. */
@@ -177,6 +181,7 @@ export class RunningManager {
       routes: chosen?.routes ?? null,
       cuda,
       devices,
+      staging: chosen === null ? [] : stagingDevices(devices, chosen.routes),
     }
     const leaveExit = endNativeWorkAtExit(native)
     const release = () => {
@@ -185,7 +190,7 @@ export class RunningManager {
       shards.close()
       native.closePool(memory.report.pool)
     }
-    const crew = new Crew(wire(devices, shards.stores, resolved), onDeath)
+    const crew = new Crew(wire(report), onDeath)
     try {
       return await RunningManager.man(crew, native, memory, shards, report, [uid, ...resolved.allowUids], release)
     } catch (error) {
@@ -235,6 +240,10 @@ export class RunningManager {
       }
       crew.spawn(ACTOR.hostRestore(device), HOST_RESTORE_ENTRY, restore)
     }
+    for (const device of report.staging) {
+      const ssd: SsdWorkerParams = { ...common, client: ACTOR.manager, device, partDescriptors: PART_DESCRIPTORS }
+      crew.spawn(ACTOR.ssdWorker(device), SSD_WORKER_ENTRY, ssd)
+    }
     await crew.whole(Promise.all(lanes.map((lane) => lane.ready)))
 
     const actor = new Actor(wiring.seat(ACTOR.main), (port) => native.wake(port))
@@ -269,7 +278,7 @@ export class RunningManager {
     crew.complete()
     const pages = [
       { buffer: wiring.seat(ACTOR.manager).counters, layout: managerLayout(config.reuseWindows) },
-      ...laneNames(report.devices, shards.stores).map(({ name, layout }) => ({
+      ...laneNames(report).map(({ name, layout }) => ({
         buffer: wiring.seat(name).counters,
         layout,
       })),
@@ -354,14 +363,16 @@ function openMemory(native: Native, config: ResolvedConfig, devices: number): Me
   return { report, windowOffsetBytes: config.poolBytes - devices * windowBytes, windowBytes }
 }
 
-function laneNames(
-  devices: readonly ServedDevice[],
-  stores: number,
-): { readonly name: string; readonly layout: CounterLayout }[] {
+function laneNames({
+  devices,
+  stores,
+  staging,
+}: Pick<StartReport, 'devices' | 'stores' | 'staging'>): { readonly name: string; readonly layout: CounterLayout }[] {
   const names: { readonly name: string; readonly layout: CounterLayout }[] = devices.flatMap(({ name }) => [
     { name: ACTOR.dramWorker(name), layout: DRAM_WORKER_LAYOUT },
     { name: ACTOR.hostRestore(name), layout: HOST_RESTORE_LAYOUT },
   ])
+  for (const device of staging) names.push({ name: ACTOR.ssdWorker(device), layout: SSD_WORKER_LAYOUT })
   for (let store = 0; store < stores; store++) {
     names.push({ name: ACTOR.hostReader(store), layout: HOST_READER_LAYOUT })
     names.push({ name: ACTOR.writeback(store), layout: WRITEBACK_LAYOUT })
@@ -370,8 +381,9 @@ function laneNames(
 }
 
 /** Every actor and every ring. */
-function wire(devices: readonly ServedDevice[], stores: number, config: ResolvedConfig): Wiring {
-  const names = laneNames(devices, stores)
+function wire(report: StartReport): Wiring {
+  const { devices, stores, config } = report
+  const names = laneNames(report)
   const wiring = new Wiring(spinUsOf(config.laneSpinUs, availableParallelism(), names.length + 2))
   wiring.actor(ACTOR.main, { series: [], histograms: [] })
   wiring.actor(ACTOR.manager, managerLayout(config.reuseWindows))
@@ -385,7 +397,7 @@ function wire(devices: readonly ServedDevice[], stores: number, config: Resolved
 }
 
 function managerParams(
-  { config, devices, routes, epoch }: StartReport,
+  { config, devices, staging, routes, epoch }: StartReport,
   memory: Memory,
   shards: OpenShards,
   uids: readonly number[],
@@ -396,7 +408,7 @@ function managerParams(
     io: config.io,
     pool: memory.report.pool,
     socketPath: config.socketPath,
-    options: managerOptions(config, devices, routes, epoch, uids),
+    options: { ...managerOptions(config, devices, routes, epoch, uids), staging },
     storage: {
       poolBytes: memory.windowOffsetBytes,
       entriesMax: Math.min(ENTRIES_MAX, Math.max(ENTRIES_MIN, Math.ceil(tierBytes / 4096))),

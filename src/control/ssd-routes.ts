@@ -3,6 +3,8 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { opening } from '../binding/errors.js'
 import type { CudaProbe, Native } from '../binding/surface.js'
+import type { ServedDevice } from '../manager/lanes/served-device.js'
+import type { DeviceName } from '../shared/base/device-name.js'
 import { errorOf } from '../shared/base/error-of.js'
 import { invariant } from '../shared/base/invariant.js'
 import {
@@ -35,10 +37,11 @@ export function chooseRoutes(
   shards: OpenShards,
 ): ChosenRoutes | null {
   const { compiler } = cuda
+  const host = hostStaging()
   const facts: SsdFacts = {
     settings: ssdSettings(config),
-    cudaDevices,
-    kernelsFailure: compiler.available ? null : compiler.reason,
+    cudaDevices: cudaDevices + (host ? 1 : 0),
+    kernelsFailure: compiler.available || (host && cudaDevices === 0) ? null : compiler.reason,
     shards: shards.reports.map(({ path, bytes, filesystem }) => ({ path, bytes, filesystem })),
     cufile: null,
   }
@@ -59,10 +62,28 @@ export function chooseRoutes(
   }
 }
 
+/** The devices whose pages the cuFile route serves: they have an ssd-worker. */
+export function stagingDevices(devices: readonly ServedDevice[], routes: SsdRoutes): readonly DeviceName[] {
+  if (routes.backend !== 'cufile') return []
+  return devices.map(({ name }) => name).filter((name) => name !== 'host' || hostStaging())
+}
+
+/**
+ * For tests on machines without a GPU: host memory is a device of the cuFile route, over whatever library
+ * ORBITKV_CUFILE_LIBRARY names.
+ */
+function hostStaging(): boolean {
+  return process.env['ORBITKV_TEST_HOST_STAGING'] === '1'
+}
+
 /** Opens the driver, registers every shard, then reserves their space: each step only when the one before held. */
 function openCufile(native: Native, mode: CufileMode, socketPath: string | null, shards: OpenShards): CufileFacts {
   const logFolder = opening('folder', () => cufileLogFolder(socketPath))
-  const report = native.openCuFile({ library: '', nativeOnly: mode === 'native', logFolder })
+  const report = native.openCuFile({
+    library: process.env['ORBITKV_CUFILE_LIBRARY'] ?? '',
+    nativeOnly: mode === 'native',
+    logFolder,
+  })
   const facts = { mode, report, registration: null, reservation: null }
   if (!report.available) return facts
   for (const { file, path } of shards.reports) {

@@ -1,10 +1,11 @@
 import { randomBytes } from 'node:crypto'
 import type { OrbitClient, PublishResult, TransferOptions, WaitOptions } from '../client/client.js'
+import { uuidBytes } from '../client/device-memory.js'
 import type { InProcessSession } from '../client/in-process.js'
 import type { OperationResult } from '../client/operations.js'
 import { KEY_BYTES } from '../shared/layout/wire/limits.js'
 import { type EngineLayout, layoutOf, regionsOf, type Shape, segmentOffset } from './engine-layout.js'
-import type { EngineHost } from './host.js'
+import type { DevicePages, EngineHost } from './host.js'
 
 /** What an engine registers: its pages, and what makes their bytes meaningful. */
 export interface EngineOptions extends Shape, WaitOptions {
@@ -18,9 +19,10 @@ export interface EngineOptions extends Shape, WaitOptions {
   readonly dtype?: string
   /**
    * Where the pages lie: `native` memory, made and zeroed by the runtime, unless given; or a SharedArrayBuffer or a
-   * Uint8Array over one, at least as long as the pages. It stays readable after close().
+   * Uint8Array over one, at least as long as the pages, which stays readable after close(); or memory of a CUDA device
+   * that this process has allocated (cudaMalloc) and frees after close().
    */
-  readonly memory?: 'native' | SharedArrayBuffer | Uint8Array
+  readonly memory?: 'native' | SharedArrayBuffer | Uint8Array | DevicePages
   /** One of several ranks that share `instance`: an engine answers queries once all of them have registered. */
   readonly rank?: { readonly instance: Uint8Array; readonly tpRank: number; readonly tpSize: number }
   /** Restores and publications at once; 64 unless given. */
@@ -54,7 +56,7 @@ export interface Found {
 
 /** One rank of an engine in this process, with its pages and its session. Owned by the thread that registered it. */
 export class Engine {
-  /** All pages. Do not touch those that a restore or publication owns. */
+  /** All pages, empty when they lie on a device. Do not touch those that a restore or publication owns. */
   readonly bytes: Uint8Array
   readonly layout: EngineLayout
   /** The session itself, for what this class does not offer: several groups, partial layers, renewals. */
@@ -75,9 +77,10 @@ export class Engine {
     this.#mapping = mapping
   }
 
-  /** Bytes of one segment of one page: `segment` 0 is K, 1 is V. @throws RangeError outside the layout. */
+  /** Bytes of one segment of one page: `segment` 0 is K, 1 is V. @throws RangeError outside the layout, or on a device. */
   segment(layer: number, page: number, segment = 0): Uint8Array {
     const at = segmentOffset(this.layout, layer, page, segment)
+    if (this.bytes.length === 0) throw new RangeError('Cannot show pages that lie on a device: copy them there')
     return this.bytes.subarray(at, at + this.layout.segmentBytes)
   }
 
@@ -196,12 +199,18 @@ export async function registerEngine(host: EngineHost, options: EngineOptions): 
 
 async function acquire(
   host: EngineHost,
-  memory: 'native' | SharedArrayBuffer | Uint8Array,
+  memory: Exclude<EngineOptions['memory'], undefined>,
   bytes: number,
 ): Promise<{ mapping: number; bytes: Uint8Array }> {
   if (memory === 'native') {
     const mapping = await host.allocate(bytes)
     return { mapping, bytes: host.native.mappingView(mapping, 0, bytes) }
+  }
+  if (typeof memory === 'object' && 'address' in memory) {
+    if (memory.bytes < bytes) {
+      throw new RangeError(`Cannot lay out ${bytes} bytes of pages in ${memory.bytes} bytes of device memory`)
+    }
+    return { mapping: await host.lendDevice(memory), bytes: new Uint8Array(0) }
   }
   const view = memory instanceof Uint8Array ? memory : new Uint8Array(memory)
   if (!(view.buffer instanceof SharedArrayBuffer)) {
@@ -215,7 +224,11 @@ async function acquire(
 }
 
 function registration(options: EngineOptions, layout: EngineLayout, mapping: number) {
-  const { model, namespace = {}, blockTokens = 16, dtype = 'bfloat16', rank, slots = 64 } = options
+  const { model, namespace = {}, blockTokens = 16, dtype = 'bfloat16', rank, slots = 64, memory = 'native' } = options
+  const device =
+    typeof memory === 'object' && 'address' in memory
+      ? ({ kind: 'cuda', uuid: uuidBytes(memory.device) } as const)
+      : ({ kind: 'host', uuid: new Uint8Array(16) } as const)
   const inputs = Object.entries({ ...namespace, model }).map(
     ([tag, value]) => [tag, typeof value === 'string' ? Buffer.from(value) : value] as const,
   )
@@ -228,7 +241,7 @@ function registration(options: EngineOptions, layout: EngineLayout, mapping: num
     ppSize: 1,
     worldSize: rank?.tpSize ?? 1,
     pageFirst: layout.layout === 'page-first',
-    device: { kind: 'host', uuid: new Uint8Array(16) },
+    device,
     groups: [{ id: 0, kind: 'full-attention', blockTokens, window: 0 }],
     regions: regionsOf(layout, dtype),
     memory: [{ mapping, bytes: layout.bytes }],

@@ -3,6 +3,7 @@ import { type Endpoint, expose } from 'comlink'
 import type { ErrorCode, ErrorValues } from '../shared/base/errors.js'
 import { OrbitError } from '../shared/base/errors.js'
 import type { Health } from './health.js'
+import type { DevicePages } from './host.js'
 import type { Outpost, Runtime } from './runtime.js'
 
 /**
@@ -27,6 +28,7 @@ export interface Control {
   adopt(fd: number): Promise<Outcome<void>>
   allocate(bytes: number): Promise<Outcome<number>>
   lend(bytes: Uint8Array): Promise<Outcome<number>>
+  lendDevice(pages: DevicePages): Promise<Outcome<number>>
   release(mapping: number): Promise<Outcome<void>>
   /** Resolves when no thread of the runtime is left. */
   lanesEnded(): Promise<void>
@@ -96,6 +98,7 @@ class Facade implements Outpost {
       adopt: (fd) => call(async () => this.#runtime.adopt(fd)),
       allocate: (bytes) => call(async () => this.#keep(await this.#runtime.allocate(bytes))),
       lend: (bytes) => call(async () => this.#keep(await this.#runtime.lend(bytes))),
+      lendDevice: (pages) => call(async () => this.#keep(await this.#runtime.lendDevice(pages))),
       release: (mapping) => call(() => this.#release(mapping)),
       lanesEnded: () => this.#ended,
     }

@@ -2,6 +2,16 @@ import type { Native } from '../binding/surface.js'
 import type { OrbitClient, WaitOptions } from '../client/client.js'
 import type { InProcessSession } from '../client/in-process.js'
 
+/** Pages on a CUDA device, allocated by this process; whoever did frees them after the engine has closed. */
+export interface DevicePages {
+  /** UUID of the device as tools print it, `GPU-…`; the runtime must serve it. */
+  readonly device: string
+  /** Device address of the first page. */
+  readonly address: number
+  /** At least what the layout needs. */
+  readonly bytes: number
+}
+
 /** An engine as its host sees it. */
 export interface HostedEngine {
   readonly session: OrbitClient
@@ -22,6 +32,8 @@ export interface EngineHost {
   allocate(bytes: number): Promise<number>
   /** Bytes of a SharedArrayBuffer as pages. */
   lend(bytes: Uint8Array): Promise<number>
+  /** Memory of a CUDA device that this process has allocated, as pages. @throws Error of the driver. */
+  lendDevice(pages: DevicePages): Promise<number>
   /** Takes the name away; the memory stays in place until nothing touches it. Never rejects. */
   release(mapping: number): Promise<void>
   /** The engine has closed. */

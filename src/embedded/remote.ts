@@ -10,7 +10,7 @@ import { ClosedError } from '../shared/base/errors.js'
 import { type Engine, type EngineOptions, registerEngine } from './engine.js'
 import type { Control, Outcome } from './facade.js'
 import type { Health } from './health.js'
-import type { EngineHost, HostedEngine } from './host.js'
+import type { DevicePages, EngineHost, HostedEngine } from './host.js'
 
 /**
  * A runtime of another thread of this process. Control calls go over comlink; an engine registered here has a session
@@ -133,6 +133,10 @@ class RemoteHost implements EngineHost {
 
   async lend(bytes: Uint8Array): Promise<number> {
     return await this.ask('lend', (control) => control.lend(bytes))
+  }
+
+  async lendDevice(pages: DevicePages): Promise<number> {
+    return await this.ask('lendDevice', (control) => control.lendDevice(pages))
   }
 
   async release(mapping: number): Promise<void> {

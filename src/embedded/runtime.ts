@@ -6,7 +6,7 @@ import { cancelledBy } from '../client/failures.js'
 import { connectInProcess, type InProcessSession } from '../client/in-process.js'
 import { type DrainReport, RunningManager } from '../control/manager-process.js'
 import { ClosedError } from '../shared/base/errors.js'
-import type { EngineHost, HostedEngine } from './host.js'
+import type { DevicePages, EngineHost, HostedEngine } from './host.js'
 import { configOf, type OpenOptions } from './options.js'
 
 /** Something that speaks for the runtime in another thread, and ends with it. */
@@ -128,6 +128,11 @@ export class Runtime implements EngineHost {
   async lend(bytes: Uint8Array): Promise<number> {
     this.#check()
     return this.#keep(this.native.shareBuffer(bytes).mapping)
+  }
+
+  async lendDevice({ device, address, bytes }: DevicePages): Promise<number> {
+    this.#check()
+    return this.#keep(this.native.adoptDeviceMemory(device, address, bytes).mapping)
   }
 
   async release(mapping: number): Promise<void> {

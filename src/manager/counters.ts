@@ -33,8 +33,9 @@ export const VERB_COUNT = {
   candidateMisses: 27,
   warmForegroundSkips: 28,
   ssdBackendFallbacks: 29,
+  gpuWriteFallbacks: 30,
   /** The first of RESERVATION_PHASES; the others follow in their order. */
-  phases: 30,
+  phases: 31,
 } as const
 
 export const VERB_SERIES: readonly SeriesSpec[] = [
@@ -75,6 +76,12 @@ export const VERB_SERIES: readonly SeriesSpec[] = [
     name: 'ssd_backend_fallbacks',
     kind: 'counter',
     text: 'Times that a cuFile failure stopped new cuFile work: 0 or 1; a start-up fallback is in ssd_backend_info',
+    feature: 'cufile',
+  },
+  {
+    name: 'ssd_gpu_write_fallbacks',
+    kind: 'counter',
+    text: 'Write jobs that went by DRAM because eight GPU writes of their instance and device were admitted',
     feature: 'cufile',
   },
   ...RESERVATION_PHASES.map(

@@ -2,6 +2,7 @@ import type { DramWorkerRequest } from '../actors/dram-worker/messages.js'
 import type { HostReaderRequest } from '../actors/host-reader/messages.js'
 import type { HostRestoreRequest } from '../actors/host-restore/messages.js'
 import type { Outbox } from '../actors/runtime/outbox.js'
+import type { SsdWorkerRequest } from '../actors/ssd-worker/messages.js'
 import type { WritebackRequest } from '../actors/writeback/messages.js'
 import type { Native, Port } from '../binding/surface.js'
 import { unreachable } from '../shared/base/invariant.js'
@@ -16,6 +17,8 @@ export interface ManagerSinks {
   /** By device, as the next. */
   readonly dram: readonly Outbox<DramWorkerRequest>[]
   readonly restore: readonly Outbox<HostRestoreRequest>[]
+  /** Null where a device has no ssd-worker. */
+  readonly ssd: readonly (Outbox<SsdWorkerRequest> | null)[]
   readonly main: Outbox<ControlReply>
 }
 
@@ -45,6 +48,9 @@ export function perform(sinks: ManagerSinks, effect: ManagerEffect, stuck: numbe
       return
     case 'to-host-restore':
       sinks.restore[effect.device]?.send(effect.request)
+      return
+    case 'to-ssd-worker':
+      sinks.ssd[effect.device]?.send(effect.request)
       return
     case 'slot-state':
       sinks.native.slotState(effect.slots, effect.slot, effect.generation, effect.state)

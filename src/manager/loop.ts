@@ -4,6 +4,7 @@ import { replyCodec as restoreReplies, requestCodec as restoreRequests } from '.
 import { feed, type LaneInbox, runLane } from '../actors/runtime/loop.js'
 import { sayReady, workerInput } from '../actors/runtime/spawn.js'
 import { Actor } from '../actors/runtime/wiring.js'
+import { replyCodec as ssdReplies, requestCodec as ssdRequests } from '../actors/ssd-worker/messages.js'
 import { replyCodec as writeReplies, requestCodec as writeRequests } from '../actors/writeback/messages.js'
 import { opening } from '../binding/errors.js'
 import { loadNative } from '../binding/load.js'
@@ -69,6 +70,9 @@ function main(): void {
     writers: stores.map((store) => actor.outbox(ACTOR.writeback(store), writeRequests)),
     dram: devices.map((device) => actor.outbox(ACTOR.dramWorker(device), dramRequests)),
     restore: devices.map((device) => actor.outbox(ACTOR.hostRestore(device), restoreRequests)),
+    ssd: devices.map((device) =>
+      params.options.staging.includes(device) ? actor.outbox(ACTOR.ssdWorker(device), ssdRequests) : null,
+    ),
     main: actor.outbox(ACTOR.main, controlReplyCodec),
   }
 
@@ -113,6 +117,9 @@ function main(): void {
       feed(actor.inbox(ACTOR.hostRestore(name), restoreReplies), (reply) =>
         step({ kind: 'host-restore', device, reply }),
       ),
+      ...(params.options.staging.includes(name)
+        ? [feed(actor.inbox(ACTOR.ssdWorker(name), ssdReplies), (reply) => step({ kind: 'ssd-worker', device, reply }))]
+        : []),
     ]),
     ...stores.flatMap((store) => [
       feed(actor.inbox(ACTOR.hostReader(store), readerReplies), (reply) => step({ kind: 'host-reader', store, reply })),
@@ -157,7 +164,14 @@ function main(): void {
     control: actor.control,
     spinUs: actor.spinUs,
     inboxes,
-    outboxes: [...sinks.readers, ...sinks.writers, ...sinks.dram, ...sinks.restore, sinks.main],
+    outboxes: [
+      ...sinks.readers,
+      ...sinks.writers,
+      ...sinks.dram,
+      ...sinks.restore,
+      ...sinks.ssd.filter((outbox) => outbox !== null),
+      sinks.main,
+    ],
     native: { port, completions, completed },
     perform: performAll,
     hasNativeWork: () => true,

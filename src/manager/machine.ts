@@ -1,3 +1,4 @@
+import type { SsdWorkerReply } from '../actors/ssd-worker/messages.js'
 import { ProtocolError } from '../shared/base/errors.js'
 import { invariant, unreachable } from '../shared/base/invariant.js'
 import { type Refusal, refuse } from '../shared/base/refusal.js'
@@ -32,7 +33,7 @@ import { REUSE_SERIES_FIRST } from './series.js'
 import { cancel, unregister } from './sessions/cancelling.js'
 import { attach, hello, speaks, versionRefusal } from './sessions/greeting.js'
 import { dropDram, inspect, ownership } from './sessions/inspecting.js'
-import { disconnect, leave } from './sessions/leaving.js'
+import { disconnect, leave, settle } from './sessions/leaving.js'
 import { reply, replyError, replyRefusal } from './sessions/replies.js'
 import type { Session } from './sessions/session.js'
 import { Sessions } from './sessions/sessions.js'
@@ -40,6 +41,7 @@ import { progressSyncs, sync, syncEnded } from './sessions/syncing.js'
 import { Syncs } from './sessions/syncs.js'
 import type { PageStorage } from './storage/page-storage.js'
 import type { StoragePorts } from './storage/ports.js'
+import { routeFailed } from './storage/route-failure.js'
 import { ManagerTally } from './tally.js'
 
 /** Makes the storage that the machine owns, with the ports the machine gives it. */
@@ -102,7 +104,12 @@ export class ManagerMachine {
       fillWaiters: new FillWaiters(firstNumberOf(options.epoch)),
       publications: new Publications(),
       syncs: new Syncs(),
-      devices: options.devices.map((device, index) => new DeviceLanes(device, index)),
+      devices: options.devices.map((device, index) => {
+        if (!options.staging.includes(device.name)) return new DeviceLanes(device, index)
+        return new DeviceLanes(device, index, (request) =>
+          this.#context.out.push({ kind: 'to-ssd-worker', device: index, request }),
+        )
+      }),
       nowUs: 0,
       draining: false,
       out: [],
@@ -167,6 +174,9 @@ export class ManagerMachine {
       case 'host-restore':
         if (input.reply.kind === 'stopped') this.#laneStopped()
         else this.#lanesOf(input.device).restoreJobs.replied(input.reply.job, input.reply)
+        break
+      case 'ssd-worker':
+        this.#ssdReplied(this.#lanesOf(input.device), input.reply)
         break
       case 'control':
         this.#beginDrain(input.request.limitUs)
@@ -384,6 +394,32 @@ export class ManagerMachine {
     this.#stopLanes()
   }
 
+  #ssdReplied({ ssd }: DeviceLanes, reply: SsdWorkerReply): void {
+    const context = this.#context
+    invariant(ssd !== null, 'only a lane that exists answers')
+    switch (reply.kind) {
+      case 'restore-done':
+      case 'write-done':
+        return ssd.jobs.replied(reply.job, reply)
+      case 'copied': {
+        const copier = ssd.copiers.get(reply.job)
+        invariant(copier !== undefined, 'only a write says that its copies have ended', { job: reply.job })
+        return copier.copied(reply.status)
+      }
+      case 'route-failed':
+        return routeFailed(context, reply.code)
+      case 'worker-closed': {
+        const hold = ssd.closed(reply.worker)
+        for (const session of [...context.sessions]) if (session.hold === hold) settle(context, session)
+        return
+      }
+      case 'stopped':
+        return this.#laneStopped()
+      default:
+        return unreachable(reply)
+    }
+  }
+
   #lanesOf(device: number): DeviceLanes {
     const lanes = this.#context.devices[device]
     invariant(lanes !== undefined, 'a lane belongs to a device that is served', { device })
@@ -394,11 +430,17 @@ export class ManagerMachine {
     const { out, devices } = this.#context
     this.#phase = 'stopping'
     const request = { kind: 'stop' } as const
-    for (const lanes of devices) out.push(lanes.toDramWorker(request), lanes.toHostRestore(request))
+    let ssdLanes = 0
+    for (const lanes of devices) {
+      out.push(lanes.toDramWorker(request), lanes.toHostRestore(request))
+      if (lanes.ssd === null) continue
+      lanes.ssd.send(request)
+      ssdLanes += 1
+    }
     for (let store = 0; store < this.#stores; store++) {
       out.push({ kind: 'to-host-reader', store, request }, { kind: 'to-writeback', store, request })
     }
-    this.#lanesLeft = 2 * devices.length + 2 * this.#stores
+    this.#lanesLeft = 2 * devices.length + ssdLanes + 2 * this.#stores
   }
 
   #laneStopped(): void {

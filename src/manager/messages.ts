@@ -1,6 +1,7 @@
 import type { DramWorkerReply, DramWorkerRequest } from '../actors/dram-worker/messages.js'
 import type { HostReaderReply, HostReaderRequest } from '../actors/host-reader/messages.js'
 import type { HostRestoreReply, HostRestoreRequest } from '../actors/host-restore/messages.js'
+import type { SsdWorkerReply, SsdWorkerRequest } from '../actors/ssd-worker/messages.js'
 import type { WritebackReply, WritebackRequest } from '../actors/writeback/messages.js'
 
 /** What main asks of the manager worker, over a ring pair. */
@@ -36,6 +37,7 @@ export type ManagerInput =
   | { readonly kind: 'writeback'; readonly store: number; readonly reply: WritebackReply }
   | { readonly kind: 'dram-worker'; readonly device: number; readonly reply: DramWorkerReply }
   | { readonly kind: 'host-restore'; readonly device: number; readonly reply: HostRestoreReply }
+  | { readonly kind: 'ssd-worker'; readonly device: number; readonly reply: SsdWorkerReply }
   | { readonly kind: 'control'; readonly request: Exclude<ControlRequest, { kind: 'adopt' }> }
   | { readonly kind: 'tick'; readonly nowUs: number }
 
@@ -48,6 +50,7 @@ export type ManagerEffect =
   | { readonly kind: 'to-writeback'; readonly store: number; readonly request: WritebackRequest }
   | { readonly kind: 'to-dram-worker'; readonly device: number; readonly request: DramWorkerRequest }
   | { readonly kind: 'to-host-restore'; readonly device: number; readonly request: HostRestoreRequest }
+  | { readonly kind: 'to-ssd-worker'; readonly device: number; readonly request: SsdWorkerRequest }
   | {
       readonly kind: 'slot-state'
       readonly slots: number

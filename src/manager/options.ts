@@ -1,3 +1,4 @@
+import type { DeviceName } from '../shared/base/device-name.js'
 import type { ReuseWindow } from '../shared/cache/reuse-windows.js'
 import type { SsdRoutes } from '../shared/routing/ssd-selection.js'
 import { HOST_DEVICE, type ServedDevice } from './lanes/served-device.js'
@@ -14,6 +15,8 @@ export interface ManagerOptions {
   readonly ownPid: number
   /** True when an SSD tier is open. */
   readonly ssd: boolean
+  /** Devices with an ssd-worker lane: none without the cuFile backend. */
+  readonly staging: readonly DeviceName[]
   /** How the SSD tier is read and written; the machine's route switch begins with it. */
   readonly routes: SsdRoutes
   /** Bytes that all open queries and leases together may reserve. */
@@ -72,6 +75,7 @@ const DRAM_ROUTES: SsdRoutes = {
 /** The defaults that the process and the embedded runtime share; what depends on the pool is filled in by them. */
 export const MANAGER_DEFAULTS = {
   devices: [HOST_DEVICE],
+  staging: [],
   ownPid: 0,
   routes: DRAM_ROUTES,
   queryReadBatchBytes: 0,

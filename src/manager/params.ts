@@ -22,6 +22,7 @@ export const ACTOR = {
   manager: 'manager',
   dramWorker: (device: DeviceName) => ofDevice('dram-worker', device),
   hostRestore: (device: DeviceName) => ofDevice('host-restore', device),
+  ssdWorker: (device: DeviceName) => ofDevice('ssd-worker', device),
   hostReader: (store: number) => `host-reader-${store}`,
   writeback: (store: number) => `writeback-${store}`,
 } as const

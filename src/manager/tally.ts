@@ -41,6 +41,11 @@ export class ManagerTally {
     this.#tally.add(VERB_COUNT.warmForegroundSkips, blocks)
   }
 
+  /** A write job that found all permits taken goes by DRAM. */
+  gpuWriteFellBack(): void {
+    this.#tally.add(VERB_COUNT.gpuWriteFallbacks, 1)
+  }
+
   ssdFellBack(): void {
     this.#tally.add(VERB_COUNT.ssdBackendFallbacks, 1)
   }

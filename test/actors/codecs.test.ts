@@ -5,6 +5,7 @@ import * as hostReader from '../../src/actors/host-reader/messages.js'
 import * as hostRestore from '../../src/actors/host-restore/messages.js'
 import { Inbox } from '../../src/actors/runtime/inbox.js'
 import { Outbox } from '../../src/actors/runtime/outbox.js'
+import * as ssdWorker from '../../src/actors/ssd-worker/messages.js'
 import * as writeback from '../../src/actors/writeback/messages.js'
 import { InvariantError } from '../../src/shared/base/errors.js'
 import { EMPTY_LIST, type List, listOf } from '../../src/shared/layout/records.js'
@@ -154,6 +155,62 @@ roundTrips<hostRestore.HostRestoreReply>(
     stopped,
   ),
 )
+
+const ssdJob = {
+  ...finish,
+  slot: fc.nat({ max: 2 ** 16 - 1 }),
+  worker: fc.nat({ max: ssdWorker.SSD_WORKERS_MAX - 1 }),
+}
+roundTrips<ssdWorker.SsdWorkerRequest>(
+  'ssd-worker request',
+  ssdWorker.requestCodec,
+  fc.oneof(
+    fc.record({ kind: fc.constant('open-worker' as const), worker: number }),
+    fc.record({ kind: fc.constant('restore' as const), ...ssdJob, bytes: number, admitUs: number, list }),
+    fc.record({ kind: fc.constant('write' as const), ...ssdJob, list }),
+    fc.record({ kind: fc.constant('cancel' as const), job: number }),
+    fc.record({ kind: fc.constant('close-worker' as const), worker: number }),
+    stop,
+  ),
+)
+roundTrips<ssdWorker.SsdWorkerReply>(
+  'ssd-worker reply',
+  ssdWorker.replyCodec,
+  fc.oneof(
+    fc.record({
+      kind: fc.constant('restore-done' as const),
+      job: number,
+      status: number,
+      bytes: number,
+      ssdBytes: number,
+      firstFailed: signed,
+      latencyUs: number,
+      list,
+    }),
+    fc.record({ kind: fc.constant('copied' as const), job: number, status: number }),
+    fc.record({ kind: fc.constant('write-done' as const), job: number, status: number, list }),
+    fc.record({
+      kind: fc.constant('route-failed' as const),
+      worker: number,
+      code: fc.integer({ min: -5100, max: -1 }),
+    }),
+    fc.record({ kind: fc.constant('worker-closed' as const), worker: number }),
+    stopped,
+  ),
+)
+
+test('ssd-worker request: a slot or worker that the tag cannot carry is refused, never cut', (t) => {
+  const record = rawRecord()
+  const write = { kind: 'write', job: 1, more: 0, slots: 0, slotGeneration: 1, fence: 0, list: EMPTY_LIST } as const
+  for (const [slot, worker] of [
+    [2 ** 16, 0],
+    [0, ssdWorker.SSD_WORKERS_MAX],
+    [0, -1],
+  ] as const) {
+    clearRecord(record)
+    t.throws(() => ssdWorker.requestCodec.encode({ ...write, slot, worker }, record), { instanceOf: InvariantError })
+  }
+})
 
 test('dram-worker request: a slot number that the tag cannot carry is refused, never cut', (t) => {
   const record = rawRecord()

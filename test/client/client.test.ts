@@ -75,7 +75,7 @@ async function fails(t: ExecutionContext, promise: Promise<unknown>, of: new (..
 test('client: a greeting says who we are and brings the limits', async (t) => {
   const manager = obligingManager()
   const client = await greeted(manager)
-  t.like(manager.sent('hello')[0], { role: 'worker', engine: 'test', pid: process.pid, protoMin: 1, protoMax: 1 })
+  t.like(manager.sent('hello')[0], { role: 'worker', engine: 'test', pid: process.pid, protoMin: 1, protoMax: 2 })
   t.is(client.welcome.managerEpoch, 5)
   t.is(client.welcome.limits.keysPerQuery, 100)
   await client.close()

@@ -2,6 +2,7 @@ import test from 'ava'
 import { DRAM_WORKER_LAYOUT } from '../../src/actors/dram-worker/params.js'
 import { HOST_READER_LAYOUT } from '../../src/actors/host-reader/params.js'
 import { HOST_RESTORE_LAYOUT } from '../../src/actors/host-restore/params.js'
+import { SSD_WORKER_LAYOUT } from '../../src/actors/ssd-worker/params.js'
 import { WRITEBACK_LAYOUT } from '../../src/actors/writeback/params.js'
 import { FLAGS } from '../../src/cli/flags.js'
 import { REFUSED_FLAGS } from '../../src/cli/refused-flags.js'
@@ -22,6 +23,7 @@ const PAGES = [
   HOST_RESTORE_LAYOUT,
   HOST_READER_LAYOUT,
   WRITEBACK_LAYOUT,
+  SSD_WORKER_LAYOUT,
 ].map((layout) => ({ buffer: createCounterPage(layout), layout }))
 
 /** Flags of the page with their defaults as they are typed; null: unset. */

@@ -116,7 +116,7 @@ test.serial(
   'X1: a HELLO of a later version is refused by name although the rest of it is laid out otherwise',
   async (t) => {
     await changesNothing(t, async () => {
-      const frame = Buffer.concat([encode({ ...HELLO, protoMin: 2, protoMax: 3 }), Buffer.from('fields of the future')])
+      const frame = Buffer.concat([encode({ ...HELLO, protoMin: 3, protoMax: 4 }), Buffer.from('fields of the future')])
       t.is(codeIn(await sendStream(manager.socketPath, withLength(frame), false)), 'version_mismatch')
     })
   },
@@ -248,7 +248,11 @@ test.serial(
       ['a world size of its own', 'geometry_invalid', (r) => ({ ...r, worldSize: 3 })],
       ['no slots', 'slot_out_of_range', (r) => ({ ...r, slotCount: 0 })],
       ['too many slots', 'slot_out_of_range', (r) => ({ ...r, slotCount: 70_000 })],
-      ['a CUDA device', 'device_unsupported', (r) => ({ ...r, device: { kind: 'cuda', uuid: new Uint8Array(16) } })],
+      [
+        'a CUDA device that is not here',
+        'device_unknown',
+        (r) => ({ ...r, device: { kind: 'cuda', uuid: new Uint8Array(16) } }),
+      ],
       ['a claimed digest that is wrong', 'namespace_mismatch', (r) => ({ ...r, claimedDigest: new Uint8Array(32) })],
       [
         'a canary that is not there',

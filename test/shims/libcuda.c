@@ -17,6 +17,7 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,7 +70,8 @@ typedef struct Block {
   char *base;
   size_t bytes;
   int fd_named;  // exported name, 0 when none
-  int imported;
+  int exporter;  // process that exported it, 0 when it is ours
+  char name[64];
   int host;
   struct Block *next;
 } Block;
@@ -231,7 +233,9 @@ API Result cuIpcOpenMemHandle(Address *address, Handle handle, unsigned flags) {
   char *base = mmap(NULL, (size_t)found.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   close(fd);
   if (base == MAP_FAILED) return 2;
-  add(base, (size_t)found.st_size)->imported = 1;
+  Block *b = add(base, (size_t)found.st_size);
+  b->exporter = pid;
+  memcpy(b->name, handle.bytes, sizeof b->name);
   *address = (Address)base;
   return 0;
 }
@@ -240,7 +244,15 @@ API Result cuIpcCloseMemHandle(Address address) {
   Block b;
   if (!drop((char *)address, &b)) return 1;
   munmap(b.base, b.bytes);
+  if (kill(b.exporter, 0) != 0) shm_unlink(b.name);  // it was killed, and could not
   return 0;
+}
+__attribute__((destructor)) static void forget(void) {
+  for (Block *b = blocks; b; b = b->next) {
+    char name[64];
+    name_of(name, sizeof name, getpid(), (unsigned long)b->fd_named);
+    if (b->fd_named) shm_unlink(name);
+  }
 }
 
 // ---- streams
@@ -290,7 +302,7 @@ static Result run_kernel(const Op *op) {
   while (fault("hang")) usleep(200);
   Result injected = fault_number("sticky");
   if (injected) return injected;
-  if (op->kernel == 1) {
+  if (op->kernel == 1 || op->kernel == 3) {
     const struct Tile *tiles = (const struct Tile *)op->tiles;
     if (!reaches(op->tiles, op->bytes * sizeof *tiles)) return 700;
     for (size_t i = 0; i < op->bytes; ++i) {
@@ -492,8 +504,9 @@ API Result cuModuleLoadData(const char **module, const void *image) {
 }
 API Result cuModuleGetFunction(intptr_t *function, const char *module, const char *name) {
   ENTER();
-  if (strcmp(module, name) != 0) return 500;
-  *function = strcmp(name, "orbitkv_move") == 0 ? 1 : 2;
+  const int inside = strcmp(module, "orbitkv_move") == 0 && strcmp(name, "orbitkv_gather") == 0;
+  if (strcmp(module, name) != 0 && !inside) return 500;
+  *function = strcmp(name, "orbitkv_move") == 0 ? 1 : strcmp(name, "orbitkv_crc32") == 0 ? 2 : 3;
   return 0;
 }
 API Result cuLaunchKernel(intptr_t function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
@@ -508,6 +521,10 @@ API Result cuLaunchKernel(intptr_t function, unsigned gx, unsigned gy, unsigned 
   if (function == 2) {
     op.lanes = *(Address *)arguments[2];
     op.results = *(Address *)arguments[3];
+  }
+  if (function == 3) {
+    const uint32_t slices = *(uint32_t *)arguments[2];
+    if ((slices != 1 && slices != 2 && slices != 4) || *(uint32_t *)arguments[3] % 16 || bx != 512) return 1;
   }
   return push(s, op);
 }

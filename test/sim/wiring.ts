@@ -164,18 +164,22 @@ export class Wiring {
           channel.send(request)
         },
       })),
-      dram: {
-        send: (request: DramWorkerRequest) => {
-          engaged.copies(request)
-          managerToDram.send(request)
+      dram: [
+        {
+          send: (request: DramWorkerRequest) => {
+            engaged.copies(request)
+            managerToDram.send(request)
+          },
         },
-      },
-      restore: {
-        send: (request: HostRestoreRequest) => {
-          engaged.restores(request)
-          managerToRestore.send(request)
+      ],
+      restore: [
+        {
+          send: (request: HostRestoreRequest) => {
+            engaged.restores(request)
+            managerToRestore.send(request)
+          },
         },
-      },
+      ],
       main: { send: (reply: ControlReply) => process.report(reply) },
     } as unknown as ManagerSinks
   }

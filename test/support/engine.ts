@@ -1,13 +1,12 @@
 import { createHash, randomBytes } from 'node:crypto'
 import {
   connect,
-  createEngineMemory,
-  type EngineMemory,
   type OrbitClient,
   type PublishResult,
   type QueryResult,
   type Registration,
 } from '../../src/client/index.js'
+import { createPageMemory, type PageMemory } from './page-memory.js'
 
 /**
  * A small engine over the client library: pages in shared memory whose content is a function of key, rank, layer and
@@ -29,6 +28,8 @@ export interface EngineShape {
   /** Part of the namespace: engines with different salts never see each other's pages. */
   readonly salt: string
   readonly slotCount: number
+  /** UUID of the CUDA device that the pages lie on; empty: shared memory of the host. */
+  readonly device: string
 }
 
 /** Two segments of 1,000 bytes: padded to sectors, on no boundary. */
@@ -40,6 +41,7 @@ export const SHAPE: EngineShape = {
   tpSize: 1,
   salt: 'test',
   slotCount: 8,
+  device: '',
 }
 
 export const BLOCK_TOKENS = 16
@@ -67,8 +69,11 @@ export function segmentOf(key: Uint8Array, rank: number, layer: number, segment:
     .digest()
 }
 
+/** Pages, or just what REGISTER says of pages in shared memory. */
+type RegisteredPages = PageMemory | Extract<Registration['memory'][number], { readonly fd: number }>
+
 /** REGISTER of one rank of a shape, without its instance. */
-export function registrationOf(shape: EngineShape, rank: number, memory: EngineMemory, instanceId: Uint8Array) {
+export function registrationOf(shape: EngineShape, rank: number, memory: RegisteredPages, instanceId: Uint8Array) {
   const { layout, layers, segmentBytes, pages, tpSize, salt, slotCount } = shape
   const place = placeOf(shape)
   const registration: Registration = {
@@ -83,7 +88,7 @@ export function registrationOf(shape: EngineShape, rank: number, memory: EngineM
     ppSize: 1,
     worldSize: tpSize,
     pageFirst: layout === 'page-first',
-    device: { kind: 'host', uuid: new Uint8Array(16) },
+    device: 'device' in memory ? memory.device : { kind: 'host', uuid: new Uint8Array(16) },
     groups: [{ id: 0, kind: 'full-attention', blockTokens: BLOCK_TOKENS, window: 0 }],
     regions: Array.from({ length: layers }, (_, layer) => ({
       layer: `layer.${String(layer).padStart(3, '0')}`,
@@ -100,7 +105,7 @@ export function registrationOf(shape: EngineShape, rank: number, memory: EngineM
       headDim: 64,
       heads: 8,
     })),
-    memory: [memory],
+    memory: ['registered' in memory ? memory.registered : memory],
     slotCount,
   }
   return registration
@@ -134,9 +139,9 @@ export class EngineRank {
   readonly rank: number
   readonly shape: EngineShape
   readonly client: OrbitClient
-  readonly memory: EngineMemory
+  readonly memory: PageMemory
 
-  constructor(shape: EngineShape, rank: number, client: OrbitClient, memory: EngineMemory) {
+  constructor(shape: EngineShape, rank: number, client: OrbitClient, memory: PageMemory) {
     this.shape = shape
     this.rank = rank
     this.client = client
@@ -234,7 +239,7 @@ export class TestEngine {
     const greeting = { socketPath, allowUids, engine: 'test', engineVersion: '1' }
     const ranks: EngineRank[] = []
     for (let rank = 0; rank < shape.tpSize; rank++) {
-      const memory = createEngineMemory(memoryBytesOf(shape))
+      const memory = createPageMemory(shape.device, memoryBytesOf(shape))
       const client = await connect({ ...greeting, role: 'worker' })
       await client.register(registrationOf(shape, rank, memory, instanceId))
       ranks.push(new EngineRank(shape, rank, client, memory))
@@ -262,6 +267,7 @@ export class TestEngine {
   async publishLayers(rank: EngineRank, keys: Uint8Array, layers: readonly number[] | null): Promise<PublishResult> {
     const count = keys.length / 32
     for (let page = 0; page < count; page++) rank.compute(keyAt(keys, page), page)
+    rank.memory.flush()
     const items = { keys, pages: Uint32Array.from({ length: count }, (_, page) => page) }
     return await rank.client.publish({
       groups: [{ group: 0, layers: layers === null ? null : Uint32Array.from(layers), items }],
@@ -289,11 +295,15 @@ export class TestEngine {
   async restore(keys: Uint8Array, lease: number, ranks: readonly EngineRank[] = this.ranks): Promise<number> {
     const count = keys.length / 32
     const pages = spread(count, this.shape.pages)
-    for (const rank of ranks) rank.poison(pages)
+    for (const rank of ranks) {
+      rank.poison(pages)
+      rank.memory.flush()
+    }
     const pairs = Uint32Array.from(pages.flatMap((page, source) => [source, page]))
     await Promise.all(ranks.map((rank) => rank.client.restore({ lease, groups: [{ group: 0, pairs }] })))
     let wrong = 0
     for (const rank of ranks) {
+      rank.memory.fetch()
       for (const [i, page] of pages.entries()) wrong += rank.wrongSegments(keyAt(keys, i), page)
       if (!rank.guardsIntact(pages)) throw new Error(`rank ${rank.rank}: a restore wrote outside its pages`)
     }

@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { chmodSync, mkdirSync, readdirSync } from 'node:fs'
+import { get } from 'node:http'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
@@ -222,8 +223,7 @@ export class ManagerChild {
       const { exitCode, signal, stdout, stderr } = await this.ended
       throw new Error(`the Manager ended (${exitCode ?? signal}):\n${stdout}${stderr}`)
     }
-    const response = await fetch(`http://${this.#http}${path}`)
-    return { status: response.status, body: await response.text() }
+    return await answerOf(`http://${this.#http}${path}`)
   }
 
   /** Names of all gauges that say that somebody owns something, with values other than zero. */
@@ -293,6 +293,21 @@ export class ManagerChild {
     const drained = this.#lines.find(({ msg }) => msg === 'drained')
     return { exitCode, signal, drained, stdout: this.#stdout, stderr: this.#stderr }
   }
+}
+
+/** One request on a connection of its own: one that is kept open may have been closed while the test computed. */
+function answerOf(url: string): Promise<{ readonly status: number; readonly body: string }> {
+  return new Promise((resolve, reject) => {
+    const request = get(url, { agent: false }, (response) => {
+      let body = ''
+      response.setEncoding('utf8').on('data', (text: string) => {
+        body += text
+      })
+      response.on('end', () => resolve({ status: response.statusCode ?? 0, body }))
+      response.on('error', reject)
+    })
+    request.on('error', reject)
+  })
 }
 
 /** Connections of our own scrapes that the Manager may still keep alive. */

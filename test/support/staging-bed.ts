@@ -5,7 +5,6 @@ import {
   type SsdWorkerInput,
   SsdWorkerMachine,
 } from '../../src/actors/ssd-worker/machine.js'
-import { HOST_DEVICE } from '../../src/actors/ssd-worker/messages.js'
 import { STAGING_SLOTS } from '../../src/actors/ssd-worker/worker.js'
 import { ERROR_CODES } from '../../src/shared/base/errors.js'
 import { alignUp, KIB, MIB, PAGE_BYTES } from '../../src/shared/base/units.js'
@@ -186,7 +185,7 @@ export class StagingBed {
   // Requests
 
   openWorker(worker: number): void {
-    this.request({ kind: 'open-worker', worker, device: HOST_DEVICE })
+    this.request({ kind: 'open-worker', worker })
   }
 
   /** Restores blocks, each into a page of its own; what is `resident` comes from the pool. */

@@ -1,8 +1,9 @@
-import type { DeviceName, Native, Port } from '../../binding/surface.js'
+import type { Native, Port } from '../../binding/surface.js'
+import type { DeviceName } from '../../shared/base/device-name.js'
 import { invariant, unreachable } from '../../shared/base/invariant.js'
 import type { Outbox } from '../runtime/outbox.js'
 import type { SsdWorkerEffect, SsdWorkerInput } from './machine.js'
-import { HOST_DEVICE, type SsdWorkerReply } from './messages.js'
+import type { SsdWorkerReply } from './messages.js'
 import { STAGING_SLOTS } from './worker.js'
 
 /** The streams of one worker: one a slot, then the one for copies. */
@@ -12,6 +13,7 @@ type Streams = readonly number[]
 export interface SsdWorkerSinks {
   readonly native: Native
   readonly port: Port
+  readonly device: DeviceName
   /** By worker, while it is open. */
   readonly streams: Map<number, Streams>
   readonly client: Outbox<SsdWorkerReply>
@@ -81,8 +83,7 @@ function refused(tag: number, result: number): SsdWorkerInput | null {
 
 /** 0, or what refused a slot or the stream; then nothing is left open. */
 function openWorker(sinks: SsdWorkerSinks, effect: SsdWorkerEffect & { kind: 'open-worker' }): number {
-  const { port } = sinks
-  const device: DeviceName = effect.device === HOST_DEVICE ? 'host' : `cuda:${effect.device}`
+  const { port, device } = sinks
   const streams: number[] = []
   for (let slot = 0; slot <= STAGING_SLOTS; slot++) {
     const stream = slot < STAGING_SLOTS ? port.openStaging(device, effect.slotBytes) : openCopyStream(port, device)

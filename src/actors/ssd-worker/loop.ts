@@ -19,14 +19,14 @@ function main(): void {
   const { seat, params } = workerInput<SsdWorkerParams>()
   const native = loadNative()
   const actor = new Actor(seat, (port) => native.wake(port))
-  const { client, pool, partDescriptors, io } = params
+  const { client, pool, device, partDescriptors, io } = params
   const portOptions = { depth: PORT_DEPTH, jobs: COMPLETIONS, results: CHECKS_MAX, pool, io, register: false }
   const { port, completions, results } = openLanePort(native, actor, portOptions)
   const options = { slotBytes: STAGING_SLOT_BYTES, partDescriptors }
   const machine = new SsdWorkerMachine(options, results, actor.counters(SSD_WORKER_LAYOUT))
   const nowUs = () => native.monotonicUs()
   const turn = new LaneTurn<SsdWorkerInput, SsdWorkerEffect>(machine, nowUs)
-  const sinks: SsdWorkerSinks = { native, port, streams: new Map(), client: actor.outbox(client, replyCodec) }
+  const sinks: SsdWorkerSinks = { native, port, device, streams: new Map(), client: actor.outbox(client, replyCodec) }
 
   sayReady()
   runLane({

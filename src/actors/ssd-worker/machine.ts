@@ -132,10 +132,10 @@ export class SsdWorkerMachine {
     invariant(!this.#stopping, 'stop is the last request', { kind: request.kind })
     switch (request.kind) {
       case 'open-worker': {
-        const { worker, device } = request
+        const { worker } = request
         const fits = worker >= 0 && worker < SSD_WORKERS_MAX && !this.#workers.has(worker)
         invariant(fits, 'a worker number names one worker', { worker })
-        this.#workers.set(worker, new StagingWorker(worker, device))
+        this.#workers.set(worker, new StagingWorker(worker))
         return
       }
       case 'restore':
@@ -207,7 +207,7 @@ export class SsdWorkerMachine {
     if (job.copies.left > 0) worker.copiers.push(job)
     if (worker.state !== 'closed') return
     worker.state = 'opening'
-    out.push({ kind: 'open-worker', worker: worker.number, device: worker.device, slotBytes: this.#slotBytes })
+    out.push({ kind: 'open-worker', worker: worker.number, slotBytes: this.#slotBytes })
   }
 
   #opened(number: number, code: number, out: SsdWorkerEffect[]): void {
@@ -601,7 +601,7 @@ export type SsdWorkerInput =
 
 export type SsdWorkerEffect =
   /** Two registered slots and a stream for copies; answered by `worker-opened`. */
-  | { readonly kind: 'open-worker'; readonly worker: number; readonly device: number; readonly slotBytes: number }
+  | { readonly kind: 'open-worker'; readonly worker: number; readonly slotBytes: number }
   | { readonly kind: 'close-worker'; readonly worker: number }
   /** Into the slot, then `checkCount` CHECKSUM descriptors over it; results from `checkBase` on. Completes once. */
   | {

@@ -4,8 +4,8 @@ import { fieldOf, type MessageCodec, unknownKind } from '../../shared/rings/code
 import { decodeFinish, encodeFinish, type Finish } from '../dram-worker/messages.js'
 
 /**
- * ssd-worker: the cuFile route. A *worker* is what one instance has on one device: two registered staging slots and a
- * stream for copies, made with its first job. Restores read leased granules into a slot, have them verified there and
+ * ssd-worker: the cuFile route of one device. A *worker* is what one instance has there: two registered staging slots
+ * and a stream for copies, made with its first job. Restores read leased granules into a slot, have them verified there and
  * scatter them into engine pages; writes gather engine pages into a slot and write it to an extent that nobody can see
  * yet. The manager holds every lease, extent and mapping until the terminal reply.
  */
@@ -16,12 +16,10 @@ export const GPU_RESTORES_MAX = 128
 export const GPU_WRITES_MAX = 8
 /** Workers that may exist; their numbers are below it. */
 export const SSD_WORKERS_MAX = 128
-/** The device number that stands for host memory; others are CUDA ordinals. */
-export const HOST_DEVICE = -1
 
 export type SsdWorkerRequest =
   /** The worker may have jobs from now on; nothing is allocated before the first. */
-  | { readonly kind: 'open-worker'; readonly worker: number; readonly device: number }
+  | { readonly kind: 'open-worker'; readonly worker: number }
   /** `list`: SOURCE descriptors; `more` is 1 on all records of a job but the last. This lane writes the slot. */
   | ({
       readonly kind: 'restore'
@@ -101,14 +99,13 @@ function decodeJob(
   return { ...finish, slot: finish.slot % SLOT_NUMBERS, worker: Math.floor(record.tag / WORKER_STEP) }
 }
 
-/** Fields: worker and device, or job and finish as the dram-worker has them, then bytes and admission. */
+/** Fields: worker, or job and finish as the dram-worker has them, then bytes and admission. */
 export const requestCodec: MessageCodec<SsdWorkerRequest> = {
   encode(message, record) {
     switch (message.kind) {
       case 'open-worker':
         record.kind = OPEN_WORKER
         record.fields[0] = message.worker
-        record.fields[1] = message.device
         return
       case 'restore':
         record.kind = RESTORE
@@ -138,7 +135,7 @@ export const requestCodec: MessageCodec<SsdWorkerRequest> = {
   decode(record) {
     switch (record.kind) {
       case OPEN_WORKER:
-        return { kind: 'open-worker', worker: fieldOf(record, 0), device: fieldOf(record, 1) }
+        return { kind: 'open-worker', worker: fieldOf(record, 0) }
       case RESTORE:
         return {
           kind: 'restore',

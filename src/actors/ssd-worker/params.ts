@@ -1,3 +1,4 @@
+import type { DeviceName } from '../../shared/base/device-name.js'
 import type { CounterLayout } from '../../shared/rings/counter-page.js'
 import { SSD_WORKER_HISTOGRAMS, SSD_WORKER_SERIES } from './counters.js'
 
@@ -9,6 +10,8 @@ export interface SsdWorkerParams {
   /** Name of the manager in the wiring. */
   readonly client: string
   readonly pool: number
+  /** Whose pages it moves. */
+  readonly device: DeviceName
   /** Copies in one part at most. */
   readonly partDescriptors: number
   readonly io: 'uring' | 'posix'

@@ -26,7 +26,6 @@ export interface Batched {
  */
 export class StagingWorker<Restore extends Batched, Write extends Batched> {
   readonly number: number
-  readonly device: number
   state: 'closed' | 'opening' | 'open' = 'closed'
   /** `close-worker` has come. */
   closing = false
@@ -37,9 +36,8 @@ export class StagingWorker<Restore extends Batched, Write extends Batched> {
   readonly slots: (Batch<Restore, Write> | null)[] = new Array<null>(STAGING_SLOTS).fill(null)
   partsInFlight = 0
 
-  constructor(number: number, device: number) {
+  constructor(number: number) {
     this.number = number
-    this.device = device
   }
 
   get batchesInFlight(): number {

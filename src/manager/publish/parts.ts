@@ -1,11 +1,23 @@
 import { invariant } from '../../shared/base/invariant.js'
 import { CHECKSUM, COPY } from '../../shared/layout/descriptors.js'
+import type { GranuleRun } from '../../shared/layout/granules.js'
 import { listAt } from '../../shared/layout/records.js'
 import type { Context } from '../context.js'
 import type { DeviceLanes } from '../lanes/device-lanes.js'
 import type { JobOwner } from '../lanes/lane-jobs.js'
 import { sendInRecords } from '../lanes/records.js'
 import type { DramJobReply } from '../lanes/replies.js'
+
+/** One block that this publication brings, or helps to bring. Held from admission until it is settled. */
+export interface PublishItem {
+  readonly entry: number
+  readonly group: number
+  readonly page: number
+  /** True when this publication claimed the key: it abandons the entry when its own part fails. */
+  readonly claimed: boolean
+  /** Granule runs that this rank offers, in order. */
+  readonly offered: readonly GranuleRun[]
+}
 
 /** The copies of some blocks of one publication, travelling through the dram-worker as one job. */
 export interface SavePart {

@@ -1,22 +1,13 @@
 import { ERROR_CODES, type ErrorCode } from '../../shared/base/errors.js'
-import type { GranuleRun } from '../../shared/layout/granules.js'
+import { invariant } from '../../shared/base/invariant.js'
 import { SLOT_STATE } from '../../shared/layout/slot-states.js'
 import type { Context } from '../context.js'
 import type { Operation, RankHold, Session } from '../sessions/session.js'
 import { finishSlot, releaseSlot } from '../sessions/slots.js'
-import { ChecksumJob, type ChecksumPart, SaveJob } from './parts.js'
+import type { SourcePlace } from '../storage/ports.js'
+import { comesWhole, DirectSave, targetsOf } from './direct.js'
+import { ChecksumJob, type ChecksumPart, type PublishItem, SaveJob, type SavePart, type SaveTarget } from './parts.js'
 import type { OpenPublication } from './publications.js'
-
-/** One block that this publication brings, or helps to bring. Held from admission until it is settled. */
-export interface PublishItem {
-  readonly entry: number
-  readonly group: number
-  readonly page: number
-  /** True when this publication claimed the key: it abandons the entry when its own part fails. */
-  readonly claimed: boolean
-  /** Granule runs that this rank offers, in order. */
-  readonly offered: readonly GranuleRun[]
-}
 
 /**
  * One PUBLISH of one rank, from admission to its terminal slot state. Works through its items in parts: find room,
@@ -39,7 +30,9 @@ export class Publication implements Operation, OpenPublication {
   readonly #partialOk: boolean
   readonly #admitUs: number
   #next = 0
-  #save: SaveJob | null = null
+  #save: SaveJob | DirectSave | null = null
+  /** Direct writes whose SSD part has not ended: they use the pages. */
+  readonly #directs = new Set<DirectSave>()
   readonly #checks = new Set<ChecksumJob>()
   #bytes = 0
   #failure: ErrorCode | null = null
@@ -84,6 +77,9 @@ export class Publication implements Operation, OpenPublication {
     const descriptors: number[] = []
     let bytes = 0
     let room = true
+    /** Whether the part goes to the SSD as well, which its first block decides. */
+    let direct: boolean | null = null
+    const blocks: { item: PublishItem; place: SourcePlace }[] = []
     while (this.#next < this.#items.length && bytes < options.publishPartBytes) {
       const item = this.#items[this.#next] as PublishItem
       if (!storage.assembling(item.entry)) {
@@ -99,6 +95,10 @@ export class Publication implements Operation, OpenPublication {
       }
       room = allocation === 'ok'
       if (!room) break
+      const place: SourcePlace | null = direct === false ? null : this.#placeOf(item)
+      if (direct === true && place === null) break
+      if (place !== null) blocks.push({ item, place })
+      direct ??= place !== null
       const from = runs.length
       storage.contribute(item.entry, item.offered, runs)
       for (let at = from; at < runs.length; at += 3) {
@@ -124,16 +124,61 @@ export class Publication implements Operation, OpenPublication {
       slotGeneration: this.slotGeneration,
       fence: this.#fence,
     }
-    this.#save = new SaveJob(this.#context, this.#hold.lanes, part, target, (_, status) => this.#saved(status))
-    this.#hold.lanes.dramJobs.request(this.#save)
+    if (blocks.length > 0 && this.#saveDirect(part, blocks, target)) return true
+    const save = new SaveJob(this.#context, this.#hold.lanes, part, target, (_, status) => this.#saved(status))
+    this.#save = save
+    this.#hold.lanes.dramJobs.request(save)
+    return true
+  }
+
+  /** An extent for a block that comes whole, where writes go by cuFile; null: it is written from DRAM, if at all. */
+  #placeOf(item: PublishItem): SourcePlace | null {
+    const { routes, storage } = this.#context
+    if (routes.writeRoute !== 'cufile' || this.#hold.lanes.ssd === null) return null
+    return comesWhole(this.#context, this.#hold.rank, item) ? storage.beginDirect(item.entry) : null
+  }
+
+  /** Sends a part by way of GPU staging. Without a permit its extents go back, and it goes by DRAM alone: false. */
+  #saveDirect(
+    part: SavePart,
+    blocks: readonly { readonly item: PublishItem; readonly place: SourcePlace }[],
+    target: SaveTarget,
+  ): boolean {
+    const { storage, tally } = this.#context
+    const { ssd } = this.#hold.lanes
+    invariant(ssd !== null, 'extents are reserved where the cuFile route exists')
+    const staging = ssd.staging(this.#hold)
+    if (!staging.permits.acquire()) {
+      for (const { item } of blocks) storage.abortDirect(item.entry)
+      tally.gpuWriteFellBack()
+      return false
+    }
+    const entries = blocks.map(({ item }) => item.entry)
+    const targets = targetsOf(this.#context, this.#hold, blocks)
+    const save = new DirectSave(this.#context, ssd, staging, part, entries, targets, target, {
+      copied: (_, status) => this.#saved(status),
+      ended: (ended) => {
+        this.#directs.delete(ended)
+        this.#settle()
+      },
+    })
+    this.#save = save
+    this.#directs.add(save)
+    ssd.jobs.request(save)
     return true
   }
 
   cancel(): void {
     if (this.#ended) return
     this.#failure ??= 'cancelled'
-    if (this.#save === null) this.#settle()
-    else if (this.#save.cancel()) this.#saved(ERROR_CODES.cancelled)
+    for (const direct of [...this.#directs]) {
+      // What never reached its lane has ended with the call.
+      if (direct.cancel()) this.#directs.delete(direct)
+    }
+    const save = this.#save
+    if (save === null) return this.#settle()
+    const ended = save instanceof DirectSave ? !this.#directs.has(save) : save.cancel()
+    if (ended) this.#saved(ERROR_CODES.cancelled)
   }
 
   /** Appends the COPY descriptor of one run; returns the engine bytes it moves. */
@@ -237,7 +282,8 @@ export class Publication implements Operation, OpenPublication {
   /** Ends the publication once nothing of it is open: the slot says how, whatever was sealed stays. */
   #settle(): void {
     if (this.#failure !== null) this.#giveUpRest()
-    if (this.#ended || this.#save !== null || this.#checks.size > 0 || this.#next < this.#items.length) return
+    if (this.#ended || this.#save !== null || this.#checks.size > 0 || this.#directs.size > 0) return
+    if (this.#next < this.#items.length) return
     this.#ended = true
     const { publications, tally, nowUs } = this.#context
     publications.end(this)

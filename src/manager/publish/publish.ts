@@ -7,7 +7,8 @@ import type { Seal } from '../register/instances.js'
 import { reply, replyRefusal } from '../sessions/replies.js'
 import type { RankHold, Session } from '../sessions/session.js'
 import { checkSlot, occupySlot } from '../sessions/slots.js'
-import { Publication, type PublishItem } from './publication.js'
+import type { PublishItem } from './parts.js'
+import { Publication } from './publication.js'
 
 type PublishRequest = MessageOf<'publish'>
 

@@ -6,12 +6,15 @@ import { SLOT_STATE, terminalStateOf } from '../../shared/layout/slot-states.js'
 import { NONE_FAILED } from '../../shared/layout/wire/slots.js'
 import type { Reservation } from '../../shared/scheduling/query-budget.js'
 import type { Context } from '../context.js'
-import type { JobOwner } from '../lanes/lane-jobs.js'
+import type { JobOwner, LaneJobs } from '../lanes/lane-jobs.js'
 import { sendInRecords } from '../lanes/records.js'
 import type { DramJobReply, RestoreJobReply } from '../lanes/replies.js'
+import type { SsdJobReply, SsdLane } from '../lanes/ssd-lane.js'
 import type { Operation, RankHold, Session } from '../sessions/session.js'
 import { finishSlot, releaseSlot } from '../sessions/slots.js'
 import type { RestorePlan } from './plan.js'
+
+type RestoreReply = DramJobReply | RestoreJobReply | SsdJobReply
 
 /**
  * One RESTORE of one rank, from admission to its terminal slot state.
@@ -20,7 +23,7 @@ import type { RestorePlan } from './plan.js'
  * Invariants: every entry is held (the redemption took the interests) until the lane's terminal reply; the lane writes the slot
  * of a submitted job; this class writes it only when the job never reached a lane, or when the lane found generations damaged.
  */
-export class RestoreOperation implements Operation, JobOwner<DramJobReply | RestoreJobReply> {
+export class RestoreOperation implements Operation, JobOwner<RestoreReply> {
   readonly session: Session
   readonly slot: number
   readonly slotGeneration: number
@@ -58,8 +61,7 @@ export class RestoreOperation implements Operation, JobOwner<DramJobReply | Rest
 
   /** Asks its lane for a job number. */
   request(): void {
-    if (this.#plan.route === 'dram') this.#hold.lanes.dramJobs.request(this)
-    else this.#hold.lanes.restoreJobs.request(this)
+    this.#jobs.request(this)
   }
 
   /** The lane gave a job number: everything of the job goes out now, in as many records as it needs. */
@@ -79,7 +81,8 @@ export class RestoreOperation implements Operation, JobOwner<DramJobReply | Rest
     sendInRecords(descriptors, size, this.#context.options.descriptorsPerRecordMax, (list, more) => {
       const request = { kind: 'restore', job, more, list, ...rest } as const
       if (route === 'dram') this.#context.out.push(this.#hold.lanes.toDramWorker(request))
-      else this.#context.out.push(this.#hold.lanes.toHostRestore(request))
+      else if (route === 'ssd') this.#context.out.push(this.#hold.lanes.toHostRestore(request))
+      else this.#ssd.send({ ...request, worker: this.#ssd.staging(this.#hold).worker })
     })
   }
 
@@ -88,8 +91,7 @@ export class RestoreOperation implements Operation, JobOwner<DramJobReply | Rest
     this.#cancelled = true
     const { route } = this.#plan
     if (this.#job === null) {
-      const withdrawn =
-        route === 'dram' ? this.#hold.lanes.dramJobs.withdraw(this) : this.#hold.lanes.restoreJobs.withdraw(this)
+      const withdrawn = this.#jobs.withdraw(this)
       invariant(withdrawn, 'a restore waits for a job or has one')
       finishSlot(this.#context, this, SLOT_STATE.cancelled, ERROR_CODES.cancelled, 0, this.#admitUs)
       this.#context.tally.restoreEnded(ERROR_CODES.cancelled, 0)
@@ -97,11 +99,25 @@ export class RestoreOperation implements Operation, JobOwner<DramJobReply | Rest
     }
     const request = { kind: 'cancel', job: this.#job } as const
     if (route === 'dram') this.#context.out.push(this.#hold.lanes.toDramWorker(request))
-    else this.#context.out.push(this.#hold.lanes.toHostRestore(request))
+    else if (route === 'ssd') this.#context.out.push(this.#hold.lanes.toHostRestore(request))
+    else this.#ssd.send(request)
+  }
+
+  /** The jobs of the lane that finishes it. */
+  get #jobs(): Pick<LaneJobs<RestoreReply>, 'request' | 'withdraw'> {
+    const { lanes } = this.#hold
+    if (this.#plan.route === 'dram') return lanes.dramJobs
+    return this.#plan.route === 'ssd' ? lanes.restoreJobs : this.#ssd.jobs
+  }
+
+  get #ssd(): SsdLane {
+    const { ssd } = this.#hold.lanes
+    invariant(ssd !== null, 'the cuFile route is planned where it exists')
+    return ssd
   }
 
   /** The lane's terminal reply: the slot is written, everything submitted has drained. */
-  replied(reply: DramJobReply | RestoreJobReply): void {
+  replied(reply: RestoreReply): void {
     invariant(reply.kind === 'restore-done', 'a restore ends with restore-done', { kind: reply.kind })
     this.#demand(-1)
     if ('list' in reply && reply.list.length > 0) this.#endDamaged(reply)

@@ -5,8 +5,8 @@ import type { GroupSpan, LeaseRecord } from '../query/lease-records.js'
 import type { Seal } from '../register/instances.js'
 import type { PageStorage } from '../storage/page-storage.js'
 
-/** Which lane finishes the restore: ordinary copies from DRAM, or reads through the host-restore window. */
-export type RestoreRoute = 'dram' | 'ssd'
+/** Which lane finishes the restore: copies from DRAM, reads through the host-restore window, or through GPU staging. */
+export type RestoreRoute = 'dram' | 'ssd' | 'cufile'
 
 /** One block to restore: entry `entry` of the lease into engine page `page`. */
 export interface RestorePair {
@@ -79,7 +79,7 @@ export interface RestorePlan {
 
 /**
  * Lays out a restore. When every block is in DRAM the dram-worker copies; otherwise the host-restore lane reads what
- * is only on SSD and copies the rest. Null: a block has lost its replica, which a held entry never does.
+ * is only on SSD and copies the rest, or the ssd-worker does where the route is cuFile. Null: a block has lost its replica, which a held entry never does.
  */
 export function planRestore(
   storage: PageStorage,
@@ -87,8 +87,9 @@ export function planRestore(
   rank: number,
   templates: readonly number[],
   pairs: readonly RestorePair[],
+  ssdRoute: 'ssd' | 'cufile' = 'ssd',
 ): RestorePlan | null {
-  const route: RestoreRoute = pairs.every(({ entry }) => storage.inDram(entry)) ? 'dram' : 'ssd'
+  const route: RestoreRoute = pairs.every(({ entry }) => storage.inDram(entry)) ? 'dram' : ssdRoute
   const out: number[] = []
   let bytes = 0
   for (const [pair, { group, entry, page }] of pairs.entries()) {

@@ -6,10 +6,16 @@ import type { Context } from '../context.js'
 import { leaseEnded } from '../query/ending.js'
 import { boundInstance } from '../register/bound.js'
 import { reply, replyRefusal } from '../sessions/replies.js'
-import type { Session } from '../sessions/session.js'
+import type { RankHold, Session } from '../sessions/session.js'
 import { checkSlot, occupySlot } from '../sessions/slots.js'
 import { RestoreOperation } from './operation.js'
 import { planRestore, resolvePairs } from './plan.js'
+
+/** Where a restore of this rank reads what is only on the SSD. A route that was pinned and has failed is not replaced. */
+function ssdRouteOf({ routes }: Context, { lanes }: RankHold): 'ssd' | 'cufile' {
+  const cufile = routes.readRoute === 'cufile' || routes.readRoute === 'unavailable'
+  return cufile && lanes.ssd !== null ? 'cufile' : 'ssd'
+}
 
 const REASONS: Readonly<Partial<Record<ErrorCode, string>>> = {
   lease_wrong_instance: 'it belongs to another instance',
@@ -47,7 +53,7 @@ function admit(context: Context, session: Session, message: MessageOf<'restore'>
   }
   const pairs = resolvePairs(instance.seal, hold.rank, record, message)
   if (isRefusal(pairs)) return pairs
-  const plan = planRestore(context.storage, instance.seal, hold.rank, hold.templates, pairs)
+  const plan = planRestore(context.storage, instance.seal, hold.rank, hold.templates, pairs, ssdRouteOf(context, hold))
   invariant(plan !== null, 'a leased entry keeps its bytes', { lease: message.lease })
   const redeemed = context.leases.redeem(message.lease, instance.number, hold.rank, context.nowUs)
   invariant('entries' in redeemed, 'a lease that passed its check is redeemed', { lease: message.lease })

@@ -33,6 +33,8 @@ export function leave(context: Context, session: Session): void {
  */
 export function settle(context: Context, session: Session): void {
   if (session.phase !== 'leaving' || session.operations.size > 0 || !context.sessions.has(session)) return
+  // Staging may still be registered over the rank's pages: they stay mapped until its worker has closed.
+  if (session.hold !== null && session.hold.lanes.ssd?.left(session.hold) === false) return
   releaseRank(context, session)
   if (session.connected) {
     if (session.unregister === null) return

@@ -90,6 +90,15 @@ export interface PageStorage {
   crc(entry: number, granule: number): number
   /** No-op unless assembling: somebody else may have ended the entry meanwhile. */
   setCrc(entry: number, granule: number, crc32: number): void
+  /**
+   * A whole block that is assembling is to be written from its pages while it is copied: an extent that nobody can see,
+   * held with the entry until directEnded or directAborted. Null: the policy does not want it, or there is no room.
+   */
+  beginDirect(entry: number): SourcePlace | null
+  /** Nothing was submitted of it: the extent goes back, and the block is written as any other. */
+  abortDirect(entry: number): void
+  /** The write has ended. `whole`: every byte is there; the extent becomes the entry's once both are known good. */
+  directEnded(entry: number, whole: boolean): void
   /** Complete and every CRC set: visible in DRAM from now; its SSD write is queued, or dropped with a reason. */
   seal(entry: number): void
   /** An assembling entry (else no-op) ends unseen; its memory is freed when its copies have ended and its holds dropped. */

@@ -253,12 +253,34 @@ export class Storage implements PageStorage {
     this.entries.seal(entry)
     this.cache.arrived(entry, null)
     this.#tally.add(COUNT.insertions, 1)
-    this.policy.sealed(entry, this.#nowUs)
+    if (this.writes.directSealed(entry, this.#nowUs)) this.policy.forget(entry)
+    else this.policy.sealed(entry, this.#nowUs)
     this.entries.drop(entry)
   }
 
+  beginDirect(entry: number): SourcePlace | null {
+    invariant(this.assemblies.has(entry), 'a direct write is of a block that is being assembled', { entry })
+    if (!this.policy.judge(entry)) return null
+    const reserved = this.writes.beginDirect(entry, this.#nowUs)
+    if (reserved === null) return null
+    const place = this.#options.shards[reserved.shard]
+    invariant(place !== undefined, 'an extent lies in a shard that was opened', { entry, shard: reserved.shard })
+    return { store: place.store, file: place.file, fileOffsetBytes: reserved.offsetBytes }
+  }
+
+  abortDirect(entry: number): void {
+    this.writes.abortDirect(entry, this.#nowUs)
+  }
+
+  directEnded(entry: number, whole: boolean): void {
+    this.writes.directEnded(entry, whole, this.assemblies.has(entry), this.#nowUs)
+  }
+
   abandon(entry: number): void {
-    if (this.assemblies.has(entry)) this.assemblies.abandon(entry)
+    if (!this.assemblies.has(entry)) return
+    this.policy.forget(entry)
+    this.assemblies.abandon(entry)
+    this.writes.directAbandoned(entry, this.#nowUs)
   }
 
   fill(entry: number, waiter: number, purpose: FillPurpose = 'demand'): FillOutcome {

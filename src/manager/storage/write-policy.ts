@@ -18,6 +18,8 @@ export class WritePolicy {
   readonly #history: KeyHistory | null
   readonly #key = new Uint8Array(KEY_BYTES)
   readonly #on: boolean
+  /** By entry, between a judgement and the seal. */
+  readonly #judged = new Map<number, boolean>()
 
   constructor(entries: Entries, writes: Writes, policy: WritePolicyName, ssd: boolean, tally: Tally) {
     this.#entries = entries
@@ -32,9 +34,32 @@ export class WritePolicy {
     return this.#history?.size ?? 0
   }
 
+  /**
+   * Decides before the seal, for a block that could be written while it is copied. What was decided holds for its seal:
+   * one save is looked up in the history once.
+   */
+  judge(entry: number): boolean {
+    if (!this.#on) return false
+    if (this.#history === null) return true
+    const known = this.#judged.get(entry)
+    if (known !== undefined) return known
+    const wanted = this.#history.note(this.#nameOf(entry))
+    this.#judged.set(entry, wanted)
+    return wanted
+  }
+
+  /** A block that was judged ends without a seal. */
+  forget(entry: number): void {
+    this.#judged.delete(entry)
+  }
+
   /** A block was sealed. */
   sealed(entry: number, nowUs: number): void {
-    this.#offer(entry, nowUs)
+    const judged = this.#judged.get(entry)
+    if (judged === undefined) return this.#offer(entry, nowUs)
+    this.#judged.delete(entry)
+    if (judged) this.#writes.admit(entry, nowUs)
+    else this.skipped('cold')
   }
 
   /** An engine saves a key again that is published. */

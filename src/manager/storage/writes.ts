@@ -1,5 +1,6 @@
 import type { WritebackReply } from '../../actors/writeback/messages.js'
 import { ERROR_CODES } from '../../shared/base/errors.js'
+import { invariant } from '../../shared/base/invariant.js'
 import type { Tally } from '../../shared/base/tally.js'
 import { NONE } from '../../shared/directory/directory.js'
 import { WRITE } from '../../shared/layout/descriptors.js'
@@ -23,6 +24,16 @@ interface WriteJob {
   ended: boolean
 }
 
+/** A write from engine pages. */
+interface DirectJob {
+  readonly job: WriteJob
+  sealed: boolean
+  /** Every byte is on the SSD. */
+  written: boolean
+  /** The lane has ended it. */
+  over: boolean
+}
+
 /**
  * DRAM to SSD, after the seal: best effort, bounded, and every block that does not get there is counted with a reason.
  *
@@ -30,6 +41,9 @@ interface WriteJob {
  * |------------|-----------------------------|------------------------------------------------------------------|
  * | queued     | the entry                   | a reservation; a drop (no room, drain, the entry was hidden)     |
  * | reserved   | the entry, an extent        | write-done, and by nothing else                                  |
+ *
+ * A *direct* write goes from engine pages while they are copied to DRAM. It takes its extent first, before the entry is
+ * sealed, and is `reserved` from there on; it may end before or after the seal, and publishes its extent after both.
  *
  * A job takes its extent only when the window lets it go, so that no older block is overwritten earlier than needed.
  */
@@ -44,6 +58,10 @@ export class Writes {
   readonly #queueWindow: ByteWindow
   readonly #window: ByteWindow
   readonly #reserved = new Map<number, WriteJob>()
+  /** By entry. */
+  readonly #direct = new Map<number, DirectJob>()
+  /** Assembling entries whose direct write has failed already. */
+  readonly #failedDirect = new Set<number>()
   readonly #syncs: { readonly waiter: number; readonly turn: number }[] = []
   /** Every job that has not ended, in order of turns; ended ones leave from the front. */
   readonly #order: WriteJob[] = []
@@ -73,11 +91,13 @@ export class Writes {
   }
 
   get reserved(): number {
-    return this.#reserved.size
+    return this.#reserved.size + this.#direct.size
   }
 
   get reservedBytes(): number {
-    return this.#window.inFlightBytes
+    let bytes = this.#window.inFlightBytes
+    for (const { job } of this.#direct.values()) bytes += job.bytes
+    return bytes
   }
 
   /** Queued and reserved. */
@@ -118,6 +138,80 @@ export class Writes {
     this.#pending++
     this.#tally.add(STORAGE_COUNT.writesAdmitted, 1)
     this.#pump(nowUs)
+  }
+
+  /** Reserves an extent for a block that is being assembled; null: there is none now, and nothing has changed. */
+  beginDirect(entry: number, nowUs: number): { readonly shard: number; readonly offsetBytes: number } | null {
+    const bytes = this.#entries.shape(entry).geometry.extentBytes
+    if (this.#draining || bytes > this.#largestBytes || this.#direct.has(entry)) return null
+    const job = { entry, bytes, sealedUs: nowUs, turn: this.#lastTurn + 1, shard: NONE, extent: NONE, ended: false }
+    if (!this.#reserve(job)) return null
+    this.#lastTurn = job.turn
+    this.#entries.hold(entry)
+    this.#entries.setWriting(entry, true)
+    this.#order.push(job)
+    this.#pending++
+    this.#direct.set(entry, { job, sealed: false, written: false, over: false })
+    return { shard: job.shard, offsetBytes: this.#entries.extents.shard(job.shard).offsetBytes(job.extent) }
+  }
+
+  /** Nothing of it was submitted. */
+  abortDirect(entry: number, nowUs: number): void {
+    const direct = this.#directOf(entry)
+    this.#entries.extents.shard(direct.job.shard).abort(direct.job.extent)
+    this.#endDirect(direct, nowUs)
+  }
+
+  /** The lane has ended it. `assembling`: the entry may still be sealed. */
+  directEnded(entry: number, whole: boolean, assembling: boolean, nowUs: number): void {
+    const direct = this.#directOf(entry)
+    direct.over = true
+    direct.written = whole
+    if (!whole || direct.sealed || !assembling) this.#settleDirect(direct, nowUs)
+  }
+
+  /** The entry is published from now on. False: no direct write has to do with it. */
+  directSealed(entry: number, nowUs: number): boolean {
+    const direct = this.#direct.get(entry)
+    if (direct === undefined) return this.#failedDirect.delete(entry)
+    direct.sealed = true
+    if (direct.over) this.#settleDirect(direct, nowUs)
+    return true
+  }
+
+  /** The entry ends unseen: what was written of it is nobody's. A write under way keeps its extent until it ends. */
+  directAbandoned(entry: number, nowUs: number): void {
+    this.#failedDirect.delete(entry)
+    const direct = this.#direct.get(entry)
+    if (direct?.over) this.#settleDirect(direct, nowUs)
+  }
+
+  #settleDirect(direct: DirectJob, nowUs: number): void {
+    const { job, written, sealed } = direct
+    if (written && sealed && this.#entries.published(job.entry)) {
+      this.#entries.gainExtent(job.entry, job.shard, job.extent)
+      this.#tally.add(STORAGE_COUNT.writesCommitted, 1)
+    } else {
+      this.#entries.extents.shard(job.shard).abort(job.extent)
+      this.#count(written ? 'invalidated' : 'failed')
+      // Its save was offered to the SSD, and counted: the seal that follows does not offer it again.
+      if (!sealed && !written) this.#failedDirect.add(job.entry)
+    }
+    this.#tally.add(STORAGE_COUNT.writesAdmitted, 1)
+    this.#endDirect(direct, nowUs)
+  }
+
+  #endDirect({ job }: DirectJob, nowUs: number): void {
+    this.#direct.delete(job.entry)
+    this.#end(job, nowUs)
+    this.#pump(nowUs)
+    this.#fireSyncs()
+  }
+
+  #directOf(entry: number): DirectJob {
+    const direct = this.#direct.get(entry)
+    invariant(direct !== undefined, 'a direct write ends once', { entry })
+    return direct
   }
 
   done(writer: number, reply: WriteDone, nowUs: number): void {

@@ -140,7 +140,7 @@ interface Obstacle {
  *
  * `auto` takes cuFile when it is native as far as the driver can be made to promise, and io_uring otherwise. An explicit
  * setting is never replaced: it is had, or start-up is refused. Space that cannot be reserved is no missing capability:
- * it refuses start-up in both. See docs/decisions/0014-ssd-backend-selection.md.
+ * it refuses start-up in both. See docs/decisions/0012-ssd-backend-selection.md.
  */
 export function selectSsd(facts: SsdFacts): SsdSelection {
   const { settings, cufile } = facts

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { writeSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
-import { CapacityError, ClosedError, connect, createEngineMemory, OrbitError } from '../../../src/client/index.js'
+import { CapacityError, ClosedError, connect, OrbitError } from '../../../src/client/index.js'
 import {
   BLOCK_TOKENS,
   EngineRank,
@@ -11,6 +11,7 @@ import {
   registrationOf,
   spread,
 } from '../../support/engine.js'
+import { createPageMemory } from '../../support/page-memory.js'
 import { BLOCKS_MAX, CAMPAIGN_SHAPE, NAMES, NAMES_WANTED, versionedSegment, versionOf } from './content.js'
 import { Draw } from './draw.js'
 import type { Word } from './engine-words.js'
@@ -49,7 +50,7 @@ async function join(): Promise<Session | null> {
     if (error instanceof ClosedError || code === 'ENOENT' || code === 'ECONNREFUSED') return null
     throw error
   }
-  const memory = createEngineMemory(memoryBytesOf(CAMPAIGN_SHAPE))
+  const memory = createPageMemory(CAMPAIGN_SHAPE.device, memoryBytesOf(CAMPAIGN_SHAPE))
   const rank = new EngineRank(CAMPAIGN_SHAPE, 0, client, memory)
   try {
     await client.register(registrationOf(CAMPAIGN_SHAPE, 0, memory, randomBytes(16)))

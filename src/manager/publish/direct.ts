@@ -1,0 +1,137 @@
+import { ERROR_CODES } from '../../shared/base/errors.js'
+import { invariant } from '../../shared/base/invariant.js'
+import { TARGET } from '../../shared/layout/descriptors.js'
+import { listAt } from '../../shared/layout/records.js'
+import type { Context } from '../context.js'
+import type { JobOwner } from '../lanes/lane-jobs.js'
+import { sendInRecords } from '../lanes/records.js'
+import type { RankStaging, SsdJobReply, SsdLane } from '../lanes/ssd-lane.js'
+import type { RankHold } from '../sessions/session.js'
+import type { SourcePlace } from '../storage/ports.js'
+import type { PublishItem, SavePart, SaveTarget } from './parts.js'
+
+/** What a direct write tells its publication. */
+export interface DirectSaveEnds {
+  /** The copies to DRAM have ended, with the lane's status: once, and first. */
+  copied(part: SavePart, status: number): void
+  /** The SSD has ended too: pages are nobody's any more. */
+  ended(save: DirectSave): void
+}
+
+/**
+ * True when one PUBLISH brings all of a block: then it may go to the SSD straight from its pages. Blocks that others
+ * bring parts of, or have begun, assemble in DRAM and are written from there.
+ */
+export function comesWhole(context: Context, rank: number, { entry, claimed, offered }: PublishItem): boolean {
+  if (!claimed) return false
+  const { granules, rankGranules } = context.storage.geometryOf(entry)
+  const [first, end] = rankGranules[rank] ?? [0, 0]
+  if (first !== 0 || end !== granules.length || offered.length !== granules.length) return false
+  return offered.every(({ granule, firstItem, itemCount }, at) => {
+    return granule === at && firstItem === 0 && itemCount === granules[at]?.itemCount
+  })
+}
+
+/** TARGET descriptors of blocks that have an extent each. */
+export function targetsOf(
+  context: Context,
+  hold: RankHold,
+  blocks: readonly { readonly item: PublishItem; readonly place: SourcePlace }[],
+): Float64Array {
+  const { storage } = context
+  const out: number[] = []
+  for (const [object, { item, place }] of blocks.entries()) {
+    const { granules } = storage.geometryOf(item.entry)
+    for (const [index, granule] of granules.entries()) {
+      const target = new Array<number>(TARGET.doubles).fill(0)
+      target[TARGET.template] = hold.templates[item.group] as number
+      target[TARGET.granule] = index
+      target[TARGET.page] = item.page
+      target[TARGET.poolOffsetBytes] = storage.granuleOffset(item.entry, index)
+      target[TARGET.file] = place.file
+      target[TARGET.fileOffsetBytes] = place.fileOffsetBytes + granule.extentOffsetBytes
+      target[TARGET.bytes] = granule.bytes
+      target[TARGET.object] = object
+      target[TARGET.itemCount] = granule.itemCount
+      out.push(...target)
+    }
+  }
+  return Float64Array.from(out)
+}
+
+/**
+ * One part of a publication on its way to DRAM and to the SSD at once. It has a permit and an unpublished extent for
+ * every block until the lane's terminal reply; the publication keeps the pages until then.
+ */
+export class DirectSave implements JobOwner<SsdJobReply> {
+  readonly part: SavePart
+  readonly #context: Context
+  readonly #lane: SsdLane
+  readonly #staging: RankStaging
+  readonly #target: SaveTarget
+  /** By TARGET.object. */
+  readonly #entries: readonly number[]
+  readonly #targets: Float64Array
+  readonly #ends: DirectSaveEnds
+  #number: number | null = null
+  #copied = false
+
+  constructor(
+    context: Context,
+    lane: SsdLane,
+    staging: RankStaging,
+    part: SavePart,
+    entries: readonly number[],
+    targets: Float64Array,
+    target: SaveTarget,
+    ends: DirectSaveEnds,
+  ) {
+    this.#context = context
+    this.#lane = lane
+    this.#staging = staging
+    this.part = part
+    this.#entries = entries
+    this.#targets = targets
+    this.#target = target
+    this.#ends = ends
+  }
+
+  start(job: number): void {
+    this.#number = job
+    const { worker } = this.#staging
+    this.#lane.copiers.set(job, this)
+    sendInRecords(this.#targets, TARGET.doubles, this.#context.options.descriptorsPerRecordMax, (list, more) => {
+      this.#lane.send({ kind: 'write', worker, job, more, list, ...this.#target })
+    })
+  }
+
+  /** Nothing more of it starts. True when it never reached the lane: then it has ended here and now. */
+  cancel(): boolean {
+    if (this.#number !== null) {
+      this.#lane.send({ kind: 'cancel', job: this.#number })
+      return false
+    }
+    const withdrawn = this.#lane.jobs.withdraw(this)
+    invariant(withdrawn, 'a write waits for a job or has one')
+    for (const entry of this.#entries) this.#context.storage.directEnded(entry, false)
+    this.#staging.permits.release()
+    return true
+  }
+
+  copied(status: number): void {
+    invariant(!this.#copied, 'the copies of a write end once')
+    this.#copied = true
+    this.#ends.copied(this.part, status)
+  }
+
+  replied(reply: SsdJobReply): void {
+    invariant(reply.kind === 'write-done' && this.#copied, 'a write ends with write-done, after its copies')
+    if (this.#number !== null) this.#lane.copiers.delete(this.#number)
+    for (const [object, entry] of this.#entries.entries()) {
+      const status = object < reply.list.length ? listAt(reply.list, object) : reply.status
+      this.#context.storage.directEnded(entry, status === ERROR_CODES.ok)
+    }
+    this.#staging.permits.release()
+    this.#ends.ended(this)
+  }
+}
