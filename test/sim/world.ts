@@ -154,7 +154,7 @@ export class World {
     this.#retire(this.manager)
     return {
       operations: this.#steps + this.#completions,
-      hash: this.#hash >>> 0,
+      hash: this.hash,
       restoresVerified: this.restoresVerified,
       blocksVerified: this.blocksVerified,
       publishesDone: this.publishesDone,
@@ -163,6 +163,11 @@ export class World {
       starts: this.#starts,
       virtualUs: clock.nowUs,
     }
+  }
+
+  /** Of every event so far. */
+  get hash(): number {
+    return this.#hash >>> 0
   }
 
   /** Whether plans of this seed may use the fault now; counts it when they do. */
