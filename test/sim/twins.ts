@@ -120,6 +120,10 @@ abstract class Around<Input extends { kind: string }, Effect> implements LaneMac
     this.pass(input as Input, own, out)
   }
 
+  settle(out: Effect[]): void {
+    this.real.settle?.(out)
+  }
+
   protected abstract pass(input: Input, effects: Effect[], out: Effect[]): void
 }
 
