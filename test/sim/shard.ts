@@ -18,12 +18,13 @@ export class Shard {
   /** Who has it open for its own: nobody else may write to it. */
   owner: object
 
-  constructor(file: number, capacityBytes: number, owner: object) {
+  /** `over`: the inode is an old one, opened once more. */
+  constructor(file: number, capacityBytes: number, owner: object, over: Shard | null = null) {
     this.file = file
     this.owner = owner
     this.name = `file ${file}`
-    this.bytes = poison(capacityBytes)
-    this.before = poison(capacityBytes)
+    this.bytes = over?.bytes ?? poison(capacityBytes)
+    this.before = over?.before ?? poison(capacityBytes)
     this.engaged = new Engagements(this.name, capacityBytes, DISK_SECTOR_BYTES)
   }
 
@@ -122,6 +123,7 @@ export class ShardPath {
     if (this.#shards.length === 0) return this.open(owner, capacities)
     this.#owner = owner
     for (const shard of this.#shards) shard.owner = owner
+    this.#shards = this.#shards.map((old) => new Shard(old.file, old.bytes.length, owner, old))
     return this.#shards
   }
 }
