@@ -153,7 +153,7 @@ export class World {
     mustRest(this.manager)
     this.#retire(this.manager)
     return {
-      operations: this.#steps + this.#completions,
+      operations: this.operations,
       hash: this.hash,
       restoresVerified: this.restoresVerified,
       blocksVerified: this.blocksVerified,
@@ -163,6 +163,11 @@ export class World {
       starts: this.#starts,
       virtualUs: clock.nowUs,
     }
+  }
+
+  /** Machine steps with an input, ticks that were due, and completions, so far. */
+  get operations(): number {
+    return this.#steps + this.#completions
   }
 
   /** Of every event so far. */
