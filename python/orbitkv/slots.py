@@ -3,7 +3,9 @@ client's words (we write) and the Manager's words (mapped read-only).
 
 Python has no atomics. An aligned item of a memoryview cast to 'Q' is one load or one store on CPython for x86-64 and
 arm64; the order of loads is not promised on arm64, so a terminal line is believed only when word, payload and CRC32
-agree over a second read of the word. Each word has one writer, so no compare-and-swap is needed.
+agree over a second read of the word. Word and payload are tied together by the op id, which the CRC covers: a payload
+that was loaded before the word could be the whole one of an earlier generation. Each word has one writer, so no
+compare-and-swap is needed.
 """
 
 from __future__ import annotations
@@ -60,12 +62,14 @@ class SlotLines:
         except BaseException:
             self._client_map.close()
             raise
+        self._op_ids = [0] * count
         self._client = memoryview(self._client_map).cast("Q")
         self._manager = memoryview(self._manager_map).cast("Q")
 
     def submit(self, slot: int, generation: int, op_id: int) -> None:
-        """Op id and a lowered fence first, then the word."""
+        """Op id and a lowered fence first, then the word. No generation of a slot has the op id of the one before."""
         at = slot * _WORDS
+        self._op_ids[slot] = op_id
         self._client[at + 1] = op_id
         self._client[at + 2] = 0
         self._client[at] = generation * STATES + SUBMITTED
@@ -85,7 +89,9 @@ class SlotLines:
                 return None
             line = self._manager[at + 1 : at + _WORDS].tobytes()
             if self._manager[at] == word and _CRC.unpack_from(line, 48)[0] == zlib.crc32(line[:48]):
-                _, error_code, first_failed, moved, admit_ns, done_ns, layers = _PAYLOAD.unpack_from(line)
+                op_id, error_code, first_failed, moved, admit_ns, done_ns, layers = _PAYLOAD.unpack_from(line)
+                if op_id != self._op_ids[slot]:
+                    continue
                 failed = None if first_failed == NONE_FAILED else first_failed
                 return SlotEnd(word % STATES, error_code, failed, moved, admit_ns, done_ns, layers)
         return None

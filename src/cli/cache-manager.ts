@@ -144,9 +144,15 @@ async function main(): Promise<void> {
   try {
     process.exitCode = await run(parseFlags(argv))
   } catch (error) {
-    if (!(error instanceof OrbitError)) throw error
-    console.error(`orbitkv-cache-manager: ${error.message} [${error.code}]`)
-    process.exitCode = EXIT_REFUSED
+    if (error instanceof OrbitError) {
+      console.error(`orbitkv-cache-manager: ${error.message} [${error.code}]`)
+      process.exitCode = EXIT_REFUSED
+      return
+    }
+    // No refusal but a bug, such as a lane that died before the Manager served: a supervisor should try again.
+    const report = error instanceof Error ? error.stack : String(error)
+    console.error(`orbitkv-cache-manager: a part of the process failed before it served: ${report}`)
+    process.exit(EXIT_BROKEN)
   }
 }
 

@@ -188,7 +188,7 @@ export const FLAGS = {
     min: 0,
     max: 10_000,
     example: '--lane-spin-us 50',
-    help: 'microseconds that a lane looks again before it sleeps; default 50 with more cores than lanes, else 0',
+    help: 'microseconds that a lane looks again before it sleeps; default 200 with more cores than lanes, else 0',
   },
   'metric-hll-windows': {
     kind: 'text',

@@ -1,5 +1,5 @@
-/** What a lane may spin where a core is left for it: about four round trips between cores, or one read of an NVMe disk. */
-export const SPIN_US = 50
+/** What a lane may spin where a core is left for it, in microseconds: as long as a small read from an NVMe disk takes. */
+export const SPIN_US = 200
 
 /**
  * How long lanes look again before they sleep. A wake-up between cores costs more than most turns of a lane, so spinning

@@ -68,6 +68,7 @@ class World {
   restoreStep(input: HostRestoreInput): void {
     const out: HostRestoreEffect[] = []
     this.restore.step(input, out)
+    this.restore.settle(out)
     for (const effect of out) {
       if (effect.kind === 'ask-reader') this.toReader[effect.store]?.push(effect.request)
       else if (effect.kind === 'copy') this.stream.submit(effect)

@@ -1,37 +1,93 @@
 import { PLANTED } from './planted.js'
+import { CRASH_PLANTED } from './planted-crashes.js'
 import { PRODUCTION } from './scenario.js'
-import { SCENARIOS, walk } from './walks.js'
+import { SLOT_PLANTED, SLOT_SCENARIOS, type SlotPlanted, shippedIn, walkSlots } from './slot-walks.js'
+import { CRASHES, SCENARIOS, walk } from './walks.js'
+import type { Walk } from './world.js'
 
 /**
- * npm run explore -- [--json]: walks every interleaving of the production ring and park code in each scenario, then
- * of each broken twin until one scenario catches it. Exits non-zero when production breaks or a twin survives.
+ * npm run explore -- [--json]: walks every interleaving of the production ring and park code and of the slot table in
+ * each scenario, then of each broken twin until one scenario catches it. Exits non-zero when production breaks or a
+ * twin survives; a twin that claims to need a death must also survive the same scenario without deaths.
  */
-function main(say: (line: string) => void): boolean {
-  let statesWalked = 0
-  let violations = 0
-  for (const scenario of SCENARIOS) {
-    const start = performance.now()
-    const { states, transitions, violation } = walk(scenario, PRODUCTION)
-    statesWalked += states
-    if (violation !== null) violations++
-    const time = `${((performance.now() - start) / 1000).toFixed(2)} s`
-    say(
-      `${scenario.name}: ${states} states, ${transitions} transitions, ${time}${violation === null ? '' : `\n${violation}`}`,
-    )
-  }
-  let plantedCaught = 0
-  for (const { name, protocol } of PLANTED) {
-    const catcher = SCENARIOS.find((scenario) => {
-      const { violation } = walk(scenario, protocol)
-      if (violation !== null) say(`planted: ${name}: caught: ${violation.split('\n')[0]}`)
-      return violation !== null
-    })
-    if (catcher === undefined) say(`planted: ${name}: SURVIVED`)
-    else plantedCaught++
-  }
-  const capacities = [...new Set(SCENARIOS.map(({ capacity }) => capacity))].sort((a, b) => a - b)
-  say(JSON.stringify({ statesWalked, capacities, violations, plantedBugs: PLANTED.length, plantedCaught }))
-  return violations === 0 && plantedCaught === PLANTED.length
+
+const total = { states: 0, crashStates: 0, slotTableStates: 0, violations: 0 }
+
+/** Walks what ships. */
+function walked(name: string, step: () => Walk): Walk {
+  const start = performance.now()
+  const found = step()
+  const { states, transitions, crashStates, violation } = found
+  total.states += states
+  total.crashStates += crashStates
+  if (violation !== null) total.violations++
+  const seconds = ((performance.now() - start) / 1000).toFixed(2)
+  console.log(
+    `${name}: ${states} states, ${crashStates} of them after a death, ${transitions} transitions, ${seconds} s`,
+  )
+  if (violation !== null) console.log(violation)
+  return found
 }
 
-process.exitCode = main(console.log) ? 0 : 1
+/** Walks a twin in one scenario after the other until one catches it. */
+function hunted<S>(name: string, scenarios: readonly S[], step: (scenario: S) => Walk): S | null {
+  const catcher = scenarios.find((scenario) => {
+    const { violation } = step(scenario)
+    if (violation !== null) console.log(`planted: ${name}: caught: ${violation.split('\n')[0]}`)
+    return violation !== null
+  })
+  if (catcher === undefined) console.log(`planted: ${name}: SURVIVED`)
+  return catcher ?? null
+}
+
+/** A twin that shows only where somebody dies must be right where nobody does. */
+function innocent(name: string, { violation }: Walk): boolean {
+  if (violation !== null) console.log(`planted: ${name}: needs no death: ${violation.split('\n')[0]}`)
+  return violation === null
+}
+
+function slotTwinCaught({ name, protocol, onlyDeath }: SlotPlanted): boolean {
+  const catcher = hunted(name, SLOT_SCENARIOS, (scenario) => walkSlots(scenario, protocol))
+  if (catcher === null) return false
+  return !onlyDeath || innocent(name, walkSlots({ ...catcher, deaths: false }, protocol))
+}
+
+function main(): boolean {
+  for (const scenario of [...SCENARIOS, ...CRASHES]) walked(scenario.name, () => walk(scenario, PRODUCTION))
+  for (const scenario of SLOT_SCENARIOS) {
+    total.slotTableStates += walked(scenario.name, () => walkSlots(scenario, shippedIn(scenario))).states
+  }
+  let caught = 0
+  for (const { name, protocol } of PLANTED) {
+    if (hunted(name, SCENARIOS, (scenario) => walk(scenario, protocol)) !== null) caught++
+  }
+  let caughtByDeath = 0
+  for (const { name, protocol } of CRASH_PLANTED) {
+    const catcher = hunted(name, CRASHES, (scenario) => walk(scenario, protocol))
+    if (catcher !== null && innocent(name, walk({ ...catcher, deaths: 'nobody' }, protocol))) caughtByDeath++
+  }
+  for (const twin of SLOT_PLANTED) {
+    if (!slotTwinCaught(twin)) continue
+    if (twin.onlyDeath) caughtByDeath++
+    else caught++
+  }
+  const plantedBugs = PLANTED.length + CRASH_PLANTED.length + SLOT_PLANTED.length
+  const plantedCaught = caught + caughtByDeath
+  const capacities = [...new Set([...SCENARIOS, ...CRASHES].map(({ capacity }) => capacity))].sort((a, b) => a - b)
+  const { states: statesWalked, crashStates, slotTableStates, violations } = total
+  console.log(
+    JSON.stringify({
+      statesWalked,
+      capacities,
+      crashStates,
+      slotTableStates,
+      violations,
+      plantedBugs,
+      plantedCaught,
+      plantedCaughtByDeath: caughtByDeath,
+    }),
+  )
+  return violations === 0 && plantedCaught === plantedBugs
+}
+
+process.exitCode = main() ? 0 : 1

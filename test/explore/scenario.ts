@@ -1,16 +1,20 @@
+import { JS_PARK_MS_MAX } from '../../src/actors/runtime/loop.js'
 import { type RawRecord, RECORD_DOUBLES, RECORD_FIELDS, RECORD_WORDS } from '../../src/shared/layout/records.js'
 import type { Cells } from '../../src/shared/rings/cells.js'
 import { rawRecord } from '../../src/shared/rings/codec.js'
 import { PARKED_NATIVE, PeerWaker, parkInJs, parkNatively, RUN } from '../../src/shared/rings/park.js'
 import {
   HEAD_WORD,
+  LIFE_WORD,
+  POISONED,
   RECORDS_WORD,
   RingConsumer,
   RingProducer,
   type RingViews,
   TAIL_WORD,
 } from '../../src/shared/rings/ring.js'
-import { type Grain, type Party, World } from './world.js'
+import { crashesOf, heir, type RingUnderTest, type Sending } from './ring-crashes.js'
+import { type Endings, type Grain, type Party, World } from './world.js'
 
 /** The code under exploration: production's, or one piece of it replaced by a broken twin. */
 export interface Protocol {
@@ -25,8 +29,12 @@ export interface Protocol {
     timeoutMs: number,
     world: World,
     place: number,
-  ) => void
+  ) => unknown
   readonly parkNatively: typeof parkNatively
+  /** What main does to a ring once an end of it has died. */
+  readonly bury: (cells: Cells, endWord: number) => void
+  /** For a twin that concludes something from a sleep that ran out. */
+  readonly afterTimeout?: (ring: RingProducer | RingConsumer) => void
 }
 
 export const PRODUCTION: Protocol = {
@@ -35,6 +43,8 @@ export const PRODUCTION: Protocol = {
   Waker: PeerWaker,
   parkInJs,
   parkNatively,
+  // As poisonRing does, over the views of the exploration.
+  bury: (cells) => cells.store(LIFE_WORD, POISONED),
 }
 
 /** What is walked: who sends how much through what. */
@@ -53,6 +63,8 @@ export interface Scenario {
   /** Whether both ends may gather several records before they publish or release. */
   readonly batches: boolean
   readonly grain: Grain
+  /** Who may die, before any of its operations; in the last two another takes its seat. */
+  readonly deaths: 'nobody' | 'anybody' | 'producer, with an heir' | 'consumer, with an heir'
 }
 
 const LINE_WORDS = HEAD_WORD
@@ -70,12 +82,20 @@ interface Bed {
   readonly eventPlace: number
 }
 
-/** Builds the memory and the parties of a scenario; walk them with `world.explore(parties)`. */
-export function build(scenario: Scenario, protocol: Protocol): { world: World; parties: Party[] } {
+/** A scenario ready to be walked. */
+export interface Built {
+  readonly world: World
+  readonly parties: readonly Party[]
+  readonly endings: Endings | null
+}
+
+/** Builds the memory and the parties of a scenario; walk them with `world.explore(parties, max, endings)`. */
+export function build(scenario: Scenario, protocol: Protocol): Built {
   const { capacity, arenaDoubles, producers } = scenario
   const words = CONTROL_WORDS + capacity * RECORD_WORDS
   const ringPlaces = words + capacity * RECORD_DOUBLES + arenaDoubles
-  const world = new World((producers + 1) * 2 + producers * ringPlaces, scenario.grain)
+  const pidfd = (producers + 1) * 2 + producers * ringPlaces
+  const world = new World(pidfd + 1, scenario.grain)
   const bedOf = (actor: number): Bed => ({
     cells: world.cells((index) => actor * 2 + index),
     place: actor * 2,
@@ -85,19 +105,31 @@ export function build(scenario: Scenario, protocol: Protocol): { world: World; p
   const consumerBed = bedOf(producers)
   const parties: Party[] = []
   const ends: RingConsumer[] = []
+  const rings: RingUnderTest[] = []
   for (let index = 0; index < producers; index++) {
     const base = (producers + 1) * 2 + index * ringPlaces
     const views = viewsAt(world, base, words, scenario)
     views.cells.store(TAIL_WORD, scenario.firstCount)
     views.cells.store(HEAD_WORD, scenario.firstCount)
     const bed = bedOf(index)
-    parties.push(
-      sender(`producer ${index}`, scenario, protocol, world, new protocol.Producer(views, wakerOf(consumerBed)), bed),
-    )
+    const producer = new protocol.Producer(views, wakerOf(consumerBed))
+    const { party, own } = sender(`producer ${index}`, scenario, protocol, world, producer, bed)
+    parties.push(party)
     ends.push(new protocol.Consumer(views, wakerOf(bed)))
+    rings.push({ base, wordsPlace: base + CONTROL_WORDS, doublesPlace: base + words, views, producer, sending: own })
   }
-  parties.push(receiver(scenario, protocol, world, ends, consumerBed))
-  return { world, parties }
+  const published = (index: number): number => {
+    const ring = rings[index] as RingUnderTest
+    return (world.peek(ring.base) - scenario.firstCount) | 0
+  }
+  const { party, own } = receiver(scenario, protocol, world, ends, consumerBed, published)
+  parties.push(party)
+  if (scenario.deaths === 'nobody') return { world, parties, endings: null }
+  const endings = crashesOf(scenario, world, rings, own.received, pidfd)
+  const first = rings[0] as RingUnderTest
+  const wakers = { ofConsumer: wakerOf(consumerBed), ofProducer: wakerOf(bedOf(0)) }
+  if (scenario.deaths !== 'anybody') parties.push(heir(scenario, protocol, world, first, wakers, pidfd))
+  return { world, parties, endings }
 }
 
 /** Control words lie 128 bytes apart in production; here only those that exist get a place. */
@@ -117,16 +149,16 @@ function viewsAt(world: World, base: number, words: number, scenario: Scenario):
   }
 }
 
-/** Sleeps as a lane does, in JavaScript or in the addon's port. */
-function sleep(scenario: Scenario, protocol: Protocol, world: World, bed: Bed, idle: () => boolean): void {
+/** Sleeps as a lane does, in JavaScript or in the addon's port; true when a twin says that the sleep ran out. */
+function sleep(scenario: Scenario, protocol: Protocol, world: World, bed: Bed, idle: () => boolean): boolean {
   if (scenario.parks === 'js') {
-    protocol.parkInJs(bed.cells, 0, idle, Number.POSITIVE_INFINITY, world, bed.place)
-    return
+    return protocol.parkInJs(bed.cells, 0, idle, JS_PARK_MS_MAX, world, bed.place) === 'timed-out'
   }
   protocol.parkNatively(bed.cells, 0, idle, () => {
     if (bed.cells.load(0) === PARKED_NATIVE) world.awaitSignal(bed.eventPlace)
     return RUN
   })
+  return false
 }
 
 function sender(
@@ -136,7 +168,7 @@ function sender(
   world: World,
   ring: RingProducer,
   bed: Bed,
-): Party {
+): { party: Party; own: Sending } {
   const own = { turn: TURN_PUSH, sent: 0, unpublished: 0, full: false }
   const push = (): void => {
     own.full = !ring.push(recordOf(own.sent, scenario.listLength(own.sent)))
@@ -156,15 +188,22 @@ function sender(
       own.unpublished = 0
       own.turn = own.full ? TURN_PARK : TURN_PUSH
     } else {
-      sleep(scenario, protocol, world, bed, () => ring.stalled())
+      if (sleep(scenario, protocol, world, bed, () => ring.stalled())) protocol.afterTimeout?.(ring)
       own.turn = TURN_PUSH
     }
     return own.sent < scenario.records || own.unpublished > 0
   }
-  return { name, memory: [ring, own], turn }
+  return { party: { name, memory: [ring, own], turn }, own }
 }
 
-function receiver(scenario: Scenario, protocol: Protocol, world: World, rings: RingConsumer[], bed: Bed): Party {
+function receiver(
+  scenario: Scenario,
+  protocol: Protocol,
+  world: World,
+  rings: RingConsumer[],
+  bed: Bed,
+  published: (ring: number) => number,
+): { party: Party; own: { readonly received: Int32Array } } {
   const own = {
     turn: TURN_TAKE,
     ring: 0,
@@ -182,6 +221,7 @@ function receiver(scenario: Scenario, protocol: Protocol, world: World, rings: R
     const record = rawRecord()
     if (ringNow().take(record)) {
       const serial = received()
+      if (serial >= published(own.ring)) throw new Error(`record ${serial} was taken but never published`)
       check(record, serial, scenario.listLength(serial))
       own.heldOffset[own.ring * scenario.capacity + held()] = record.list.offset
       own.received[own.ring] = serial + 1
@@ -213,17 +253,18 @@ function receiver(scenario: Scenario, protocol: Protocol, world: World, rings: R
     if (own.turn === TURN_TAKE) take()
     else if (own.turn === TURN_RELEASE) release()
     else {
-      sleep(scenario, protocol, world, bed, () => rings.every((ring) => ring.empty()))
+      const ranOut = sleep(scenario, protocol, world, bed, () => rings.every((ring) => ring.empty()))
+      if (ranOut) for (const ring of rings) protocol.afterTimeout?.(ring)
       own.emptyInARow = 0
       own.turn = TURN_TAKE
     }
     const complete = own.received.every((count) => count === scenario.records)
     return !complete || own.held.some((count) => count > 0)
   }
-  return { name: 'consumer', memory: [...rings, own], turn }
+  return { party: { name: 'consumer', memory: [...rings, own], turn }, own }
 }
 
-function recordOf(serial: number, listLength: number): RawRecord {
+export function recordOf(serial: number, listLength: number): RawRecord {
   const record = rawRecord()
   record.kind = serial + 1
   record.tag = -serial - 1

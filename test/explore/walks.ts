@@ -9,21 +9,38 @@ const noLists = (): number => 0
 
 /** What is walked. One producer meets every edge of ring and arena; two share one park word. */
 export const SCENARIOS: readonly Scenario[] = (['js', 'native'] as const).flatMap((parks) => [
-  ...[2, 4].map(
-    (capacity): Scenario => ({
-      name: `one producer, ${capacity} slots, parks ${parks}`,
-      capacity,
-      arenaDoubles: 5,
-      producers: 1,
-      records: 6,
-      listLength: lists,
-      firstCount: NEAR_WRAP,
-      parks,
-      batches: true,
-      grain: 'access',
-    }),
+  ...[2, 4].map((capacity) => oneProducer(capacity, parks)),
+  twoProducers(parks),
+])
+
+/** The same code, and at every step somebody may die. */
+export const CRASHES: readonly Scenario[] = [
+  ...[2, 4].flatMap((capacity) =>
+    (['js', 'native'] as const).map((parks) => mortal(oneProducer(capacity, parks), 'anybody')),
   ),
-  {
+  mortal(twoProducers('js'), 'anybody'),
+  mortal({ ...oneProducer(2, 'js'), grain: 'cells' }, 'producer, with an heir'),
+  mortal({ ...oneProducer(2, 'js'), grain: 'cells' }, 'consumer, with an heir'),
+]
+
+function oneProducer(capacity: number, parks: Scenario['parks']): Scenario {
+  return {
+    name: `one producer, ${capacity} slots, parks ${parks}`,
+    capacity,
+    arenaDoubles: 5,
+    producers: 1,
+    records: 6,
+    listLength: lists,
+    firstCount: NEAR_WRAP,
+    parks,
+    batches: true,
+    grain: 'access',
+    deaths: 'nobody',
+  }
+}
+
+function twoProducers(parks: Scenario['parks']): Scenario {
+  return {
     name: `two producers, 2 slots, parks ${parks}`,
     capacity: 2,
     arenaDoubles: 1,
@@ -34,11 +51,20 @@ export const SCENARIOS: readonly Scenario[] = (['js', 'native'] as const).flatMa
     parks,
     batches: false,
     grain: 'cells',
-  },
-])
+    deaths: 'nobody',
+  }
+}
+
+/** Where each sleeper sleeps in the addon, plain accesses are walked by the scenario that sleeps in JavaScript. */
+function mortal(scenario: Scenario, deaths: Scenario['deaths']): Scenario {
+  const { name, parks, capacity, producers } = scenario
+  const grain = parks === 'native' ? 'cells' : scenario.grain
+  const records = producers === 2 ? 2 : capacity === 2 ? 4 : 6
+  return { ...scenario, name: `${name}, dies: ${deaths}`, deaths, grain, records }
+}
 
 /** Walks one scenario with one protocol. */
 export function walk(scenario: Scenario, protocol: Protocol): Walk {
-  const { world, parties } = build(scenario, protocol)
-  return world.explore(parties, STATES_MAX)
+  const { world, parties, endings } = build(scenario, protocol)
+  return world.explore(parties, STATES_MAX, endings)
 }

@@ -1,4 +1,6 @@
 import type { Cells, WaitOutcome } from '../../src/shared/rings/cells.js'
+import { type Digest, HIGH, LOW, mix } from './digest.js'
+import { Fields } from './fields.js'
 
 /**
  * Walks every interleaving of the parties' operations on shared memory. A party is ordinary production code: it runs
@@ -11,7 +13,8 @@ import type { Cells, WaitOutcome } from '../../src/shared/rings/cells.js'
  * behaves as one of its interleavings; a race shows as two parties whose next operations touch one place, one of them
  * a write and one of them plain. Both are looked for in every state.
  *
- * A crash is covered as well: a party that stops for ever leaves exactly the states in which it takes no more steps.
+ * With `Endings` a process may also die before any of its operations: its parties take no more steps, and what they
+ * left in memory stays. Then sleeps that have a bound may run out, but only where nobody can move.
  *
  * States are told apart by a 53-bit hash: among a million states the chance that two share one is 6e-5.
  */
@@ -29,14 +32,26 @@ export interface Party {
   readonly name: string
   /** Objects whose numbers, booleans and Int32Arrays are all that the party remembers between turns. */
   readonly memory: readonly object[]
+  /** It waits for a death, which need not come. */
+  readonly mourns?: boolean
   /** Runs one turn; false when the party has finished. Throws when something is wrong. */
   turn(): boolean
 }
 
-/** Two 32-bit sums over what something holds, each element mixed with its position: cheap to keep up to date. */
-interface Digest {
-  readonly low: number
-  readonly high: number
+/** What else may end besides turns: processes, and sleeps that have a bound. */
+export interface Endings {
+  /** Parties, by index, that die together. Their death makes the word at `pidfd` 1; AWAKE: it shows nowhere. */
+  readonly processes: readonly { readonly name: string; readonly parties: readonly number[]; readonly pidfd: number }[]
+  /** How many processes may die in one run. */
+  readonly deathsMax: number
+  /** How often the bounded sleep of a party may run out; it does where somebody has died and nobody can move. */
+  readonly expiriesMax: number
+  /** Sleeps run out although nobody has died: where wake-ups are not promised. */
+  readonly hintsOnly: boolean
+  /** Where nobody can move: what should have happened still, or null. Parties remember what they did before their turn. */
+  undone(dead: readonly boolean[]): string | null
+  /** Why a party must not write a place plainly once somebody has died, or null. */
+  trespass(party: number, place: number, dead: readonly boolean[]): string | null
 }
 
 interface PartyState {
@@ -45,7 +60,12 @@ interface PartyState {
   readonly digest: Digest
   readonly results: readonly number[]
   readonly asleepOn: number
+  /** The sleep has a bound. */
+  readonly bounded: boolean
   readonly finished: boolean
+  readonly dead: boolean
+  /** Sleeps that ran out. */
+  readonly expired: number
 }
 
 interface Trace {
@@ -71,6 +91,8 @@ export type Grain = 'access' | 'cells'
 export interface Walk {
   readonly states: number
   readonly transitions: number
+  /** Of these, states after a death. */
+  readonly crashStates: number
   /** The first violation, with the steps that led to it; null when there is none. */
   readonly violation: string | null
 }
@@ -82,8 +104,10 @@ type TurnEnd =
 
 const STOP = Symbol('the turn stops before its next operation')
 const BLOCKED = Symbol('the turn waits for another party')
-const AWAKE = -1
-const WAIT_OUTCOMES: readonly WaitOutcome[] = ['ok', 'not-equal']
+/** In the place of a place: none. */
+export const AWAKE = -1
+const WAIT_OUTCOMES: readonly WaitOutcome[] = ['ok', 'not-equal', 'timed-out']
+const EXPIRED = 2
 
 /** Shared memory whose every access is an operation. Places are indices into one array of numbers. */
 export class World {
@@ -100,6 +124,9 @@ export class World {
   private performed: Operation | null = null
   private branch = 0
   private branches = 1
+  private endings: Endings | null = null
+  private dead: readonly boolean[] = []
+  private expiring = false
 
   constructor(places: number, grain: Grain) {
     this.memory = new Float64Array(places)
@@ -112,14 +139,17 @@ export class World {
       get: (_, index) =>
         this.access('read', placeOf(Number(index)), false, true, (place) => this.memory[place] as number),
       set: (_, index, value: number) => {
-        this.access('write', placeOf(Number(index)), true, true, (place) => this.put(place, value))
+        this.access('write', placeOf(Number(index)), true, true, (place) => {
+          this.forbidTrespass(place)
+          return this.put(place, value)
+        })
         return true
       },
     }
     return new Proxy({}, traps) as T
   }
 
-  /** Cells over int32 words. A wait has no time-out here: whoever needs one to go on has lost a wake-up. */
+  /** Cells over int32 words. A wait times out by `Endings` alone: whoever needs that to go on has lost a wake-up. */
   cells(placeOf: (index: number) => number): Cells {
     return {
       load: (index) => this.access('load', placeOf(index), false, false, (place) => this.memory[place] as number),
@@ -132,14 +162,14 @@ export class World {
           this.put(place, value)
           return was
         }),
-      wait: (index, value) => this.sleep(placeOf(index), (is) => is === value),
+      wait: (index, value, timeoutMs) => this.sleep(placeOf(index), (is) => is === value, Number.isFinite(timeoutMs)),
       notify: (index, count) => this.access('notify', placeOf(index), false, false, (place) => this.wake(place, count)),
     }
   }
 
   /** A sleep that compares nothing: what a broken protocol would use. */
   sleepAnyhow(place: number): void {
-    this.sleep(place, () => true)
+    this.sleep(place, () => true, false)
   }
 
   /** An eventfd: written by anybody, and sticky. */
@@ -147,12 +177,31 @@ export class World {
     this.access('signal', place, true, false, () => this.put(place, 1))
   }
 
-  /** Waits until the eventfd was written, and takes that back. */
-  awaitSignal(place: number): void {
+  /**
+   * Waits until the eventfd was written, and takes that back, or until the process behind `pidfd` has ended. A wait
+   * with a bound may run out.
+   */
+  awaitSignal(place: number, { bounded = true, pidfd = AWAKE } = {}): void {
     this.access('await signal', place, true, false, () => {
-      if (this.memory[place] === 0) throw BLOCKED
+      const ended = pidfd !== AWAKE && this.memory[pidfd] === 1
+      if (this.memory[place] === 0 && !ended && !(bounded && this.expiring)) throw BLOCKED
       return this.put(place, 0)
     })
+  }
+
+  /** What a place holds, seen by nobody: for what a check must know and no party may. */
+  peek(place: number): number {
+    return this.memory[place] as number
+  }
+
+  /** Does something once, together with the operation just performed or about to be: a check, or a `poke`. */
+  aside(act: () => void): void {
+    if (this.performed !== null || this.results.length === 0) act()
+  }
+
+  /** Writes a place that only checks look at; inside `aside`. */
+  poke(place: number, value: number): void {
+    this.put(place, value)
   }
 
   /** Any number below `count`: the walk follows all of them. */
@@ -164,46 +213,118 @@ export class World {
   }
 
   /** Walks all interleavings of the parties, which were set up outside any turn; stops at the first violation. */
-  explore(parties: readonly Party[], statesMax: number): Walk {
+  explore(parties: readonly Party[], statesMax: number, endings: Endings | null = null): Walk {
     this.parties = [...parties]
+    this.endings = endings
     this.fields = parties.map((party) => new Fields(party.memory))
+    const awake = { results: [], asleepOn: AWAKE, bounded: false, finished: false, dead: false, expired: 0 }
     const start: State = {
       memory: this.memory.slice(),
       digest: this.digest,
-      parties: this.fields.map((fields) => ({
-        ...fields.save(),
-        results: [],
-        asleepOn: AWAKE,
-        finished: false,
-      })),
+      parties: this.fields.map((fields) => ({ ...fields.save(), ...awake })),
       trace: null,
     }
     const seen = new Set<number>([hashOf(start)])
     const stack: State[] = [start]
     let transitions = 0
+    let crashStates = 0
+    const push = (after: State): void => {
+      const hash = hashOf(after)
+      if (seen.has(hash)) return
+      seen.add(hash)
+      if (after.parties.some(({ dead }) => dead)) crashStates++
+      stack.push(after)
+    }
+    const end = (violation: string | null): Walk => ({ states: seen.size, transitions, crashStates, violation })
     for (let state = stack.pop(); state !== undefined; state = stack.pop()) {
       const next: (Operation | null)[] = []
       let moves = 0
       for (const [index, party] of parties.entries()) {
         const steps = this.step(state, index)
-        if (typeof steps === 'string') {
-          return { states: seen.size, transitions, violation: `${party.name}: ${steps}\n${tell(state.trace)}` }
-        }
+        if (typeof steps === 'string') return end(`${party.name}: ${steps}\n${tell(state.trace)}`)
         next.push(steps[0]?.trace?.operation ?? null)
-        for (const after of steps) {
-          moves++
-          const hash = hashOf(after)
-          if (seen.has(hash)) continue
-          seen.add(hash)
-          stack.push(after)
-        }
+        moves += steps.length
+        for (const after of steps) push(after)
       }
+      for (const after of this.deaths(state)) push(after)
       transitions += moves
-      const wrong = raceAmong(next) ?? (moves === 0 ? stuck(state, parties) : null)
-      if (wrong !== null) return { states: seen.size, transitions, violation: `${wrong}\n${tell(state.trace)}` }
+      let wrong = raceAmong(next)
+      if (wrong === null && moves === 0) {
+        const settled = this.settle(state)
+        if (typeof settled === 'string') wrong = settled
+        else for (const after of settled) push(after)
+      }
+      if (wrong !== null) return end(`${wrong}\n${tell(state.trace)}`)
       if (seen.size > statesMax) throw new Error(`more than ${statesMax} states: the scenario is too large to walk`)
     }
-    return { states: seen.size, transitions, violation: null }
+    return end(null)
+  }
+
+  /** All states one death further. */
+  private deaths(state: State): State[] {
+    const endings = this.endings
+    if (endings === null) return []
+    const stopped = (index: number): boolean => state.parties[index]?.dead === true
+    const gone = endings.processes.filter((process) => process.parties.some(stopped)).length
+    if (gone >= endings.deathsMax) return []
+    return endings.processes
+      .filter(
+        ({ parties }) => !parties.some(stopped) && parties.some((index) => state.parties[index]?.finished === false),
+      )
+      .map(({ name, parties, pidfd }) => {
+        this.enter(state)
+        if (pidfd !== AWAKE) this.put(pidfd, 1)
+        const after = state.parties.map((party, index) =>
+          parties.includes(index) ? { ...party, asleepOn: AWAKE, dead: true } : party,
+        )
+        const operation = { name: 'dies', place: pidfd, writes: true, plain: false }
+        return {
+          memory: this.memory,
+          digest: this.digest,
+          parties: after,
+          trace: { party: name, operation, before: state.trace },
+        }
+      })
+  }
+
+  /** Nobody can move: the states in which one bounded sleep has run out. None, and something undone: a violation. */
+  private settle(state: State): State[] | string {
+    const endings = this.endings
+    const dead = state.parties.map((party) => party.dead)
+    if (endings === null || !(endings.hintsOnly || dead.includes(true))) return stuck(state, this.parties) ?? []
+    this.enter(state)
+    for (const [index, fields] of this.fields.entries()) fields.load((state.parties[index] as PartyState).fields)
+    const undone = endings.undone(dead)
+    const after: State[] = []
+    for (const [index, party] of state.parties.entries()) {
+      if (party.dead || party.finished || party.expired >= endings.expiriesMax) continue
+      after.push(...this.expire(state, index))
+    }
+    return after.length > 0 || undone === null ? after : `undone for ever: ${undone}`
+  }
+
+  private expire(state: State, index: number): State[] {
+    const party = state.parties[index] as PartyState
+    const expired = party.expired + 1
+    if (party.asleepOn === AWAKE) {
+      this.expiring = true
+      const steps = this.step(state, index)
+      this.expiring = false
+      if (typeof steps === 'string') throw new Error(`a sleep that ran out: ${steps}`)
+      return steps.map((after) => ({ ...after, parties: withParty(after.parties, index, { expired }) }))
+    }
+    if (!party.bounded) return []
+    const woken = { asleepOn: AWAKE, expired, results: [...party.results, EXPIRED] }
+    const operation = { name: 'times out on', place: party.asleepOn, writes: false, plain: false }
+    const trace: Trace = { party: (this.parties[index] as Party).name, operation, before: state.trace }
+    return [{ ...state, parties: withParty(state.parties, index, woken), trace }]
+  }
+
+  /** Makes a state the present one; it is copied before anything is written. */
+  private enter(state: State): void {
+    this.memory = state.memory
+    this.memoryOwned = false
+    this.digest = state.digest
   }
 
   /** All states one operation of a party further, none when it cannot move; a string says what is wrong. */
@@ -211,13 +332,12 @@ export class World {
     const before = state.parties[index] as PartyState
     const party = this.parties[index] as Party
     const fields = this.fields[index] as Fields
-    if (before.finished || before.asleepOn !== AWAKE) return []
+    if (before.finished || before.dead || before.asleepOn !== AWAKE) return []
     const after: State[] = []
     this.branches = 1
+    if (this.endings !== null) this.dead = state.parties.map((each) => each.dead)
     for (this.branch = 0; this.branch < this.branches; this.branch++) {
-      this.memory = state.memory
-      this.memoryOwned = false
-      this.digest = state.digest
+      this.enter(state)
       this.states = [...state.parties]
       this.running = index
       this.results = [...before.results]
@@ -228,10 +348,10 @@ export class World {
       if (ended.kind === 'wrong') return ended.why
       if (ended.kind === 'blocked') return []
       if (ended.kind === 'ended') {
-        this.states[index] = { ...fields.save(), results: [], asleepOn: AWAKE, finished: !ended.more }
+        this.states[index] = { ...before, ...fields.save(), results: [], asleepOn: AWAKE, finished: !ended.more }
       } else {
-        const { asleepOn } = this.states[index] as PartyState
-        this.states[index] = { ...before, results: this.results, asleepOn }
+        const { asleepOn, bounded } = this.states[index] as PartyState
+        this.states[index] = { ...before, results: this.results, asleepOn, bounded }
       }
       const trace: Trace = { party: party.name, operation: this.performed, before: state.trace }
       after.push({ memory: this.memory, digest: this.digest, parties: this.states, trace })
@@ -276,15 +396,21 @@ export class World {
     return 0
   }
 
+  private forbidTrespass(place: number): void {
+    if (this.endings === null || this.running === AWAKE || !this.dead.includes(true)) return
+    const why = this.endings.trespass(this.running, place, this.dead)
+    if (why !== null) throw new Error(why)
+  }
+
   private merges(plain: boolean): boolean {
     return plain && this.grain === 'cells'
   }
 
-  private sleep(place: number, sleeps: (is: number) => boolean): WaitOutcome {
+  private sleep(place: number, sleeps: (is: number) => boolean, bounded: boolean): WaitOutcome {
     const result = this.access('wait', place, false, false, () => {
       if (!sleeps(this.memory[place] as number)) return 1
       this.performed = { name: 'wait', place, writes: false, plain: false }
-      this.states[this.running] = { ...(this.states[this.running] as PartyState), asleepOn: place }
+      this.states[this.running] = { ...(this.states[this.running] as PartyState), asleepOn: place, bounded }
       throw STOP
     })
     return WAIT_OUTCOMES[result] as WaitOutcome
@@ -301,8 +427,12 @@ export class World {
   }
 }
 
+function withParty(parties: readonly PartyState[], index: number, change: Partial<PartyState>): PartyState[] {
+  return parties.map((party, at) => (at === index ? { ...party, ...change } : party))
+}
+
 function stuck(state: State, parties: readonly Party[]): string | null {
-  const waiting = parties.filter((_, index) => !(state.parties[index] as PartyState).finished)
+  const waiting = parties.filter((party, index) => party.mourns !== true && state.parties[index]?.finished !== true)
   return waiting.length === 0 ? null : `lost wake-up: ${waiting.map(({ name }) => name).join(', ')} sleep for ever`
 }
 
@@ -327,82 +457,14 @@ function tell(trace: Trace | null): string {
   return lines.reverse().join('\n')
 }
 
-/** Where a party's memory lies: its own numbers, booleans and Int32Arrays, found once. */
-class Fields {
-  private readonly scalars: {
-    readonly object: Record<string, unknown>
-    readonly name: string
-    readonly flag: boolean
-  }[] = []
-  private readonly arrays: Int32Array[] = []
-  private size = 0
-
-  constructor(objects: readonly object[]) {
-    for (const object of objects) {
-      for (const [name, value] of Object.entries(object)) {
-        const flag = typeof value === 'boolean'
-        if (flag || typeof value === 'number')
-          this.scalars.push({ object: object as Record<string, unknown>, name, flag })
-        else if (value instanceof Int32Array) this.arrays.push(value)
-      }
-    }
-    this.size = this.scalars.length + this.arrays.reduce((sum, array) => sum + array.length, 0)
-  }
-
-  save(): { readonly fields: Float64Array; readonly digest: Digest } {
-    const fields = new Float64Array(this.size)
-    let at = 0
-    for (const { object, name } of this.scalars) fields[at++] = Number(object[name])
-    for (const array of this.arrays) {
-      fields.set(array, at)
-      at += array.length
-    }
-    return { fields, digest: digestOf(fields) }
-  }
-
-  load(saved: Float64Array): void {
-    let at = 0
-    for (const { object, name, flag } of this.scalars) {
-      const value = saved[at++] as number
-      object[name] = flag ? value === 1 : value
-    }
-    for (const array of this.arrays) {
-      for (let i = 0; i < array.length; i++) array[i] = saved[at++] as number
-    }
-  }
-}
-
-const LOW = 0x9e3779b1 | 0
-const HIGH = 0x85ebca77 | 0
-/** All numbers here are integers below 2^53: records, counters and serials. */
-const UPPER = 2 ** 32
-
-function mix(position: number, value: number, seed: number): number {
-  let hash = Math.imul(position + 1, seed) ^ (value | 0)
-  hash = Math.imul(hash ^ (hash >>> 16), 0x7feb352d)
-  hash = Math.imul(hash ^ (hash >>> 15) ^ Math.floor(value / UPPER), 0x846ca68b)
-  hash = Math.imul(hash ^ (hash >>> 16), seed)
-  return hash ^ (hash >>> 15)
-}
-
-function digestOf(numbers: ArrayLike<number>): Digest {
-  let low = 0
-  let high = 0
-  for (let i = 0; i < numbers.length; i++) {
-    low = (low + mix(i, numbers[i] as number, LOW)) | 0
-    high = (high + mix(i, numbers[i] as number, HIGH)) | 0
-  }
-  return { low, high }
-}
-
 /** All that makes up a state, cut to one exact number. */
 function hashOf(state: State): number {
   let { low, high } = state.digest
-  for (const [index, { digest, results, asleepOn, finished }] of state.parties.entries()) {
+  for (const [index, { digest, results, asleepOn, finished, dead, expired }] of state.parties.entries()) {
     const position = 4096 * (index + 1)
     low = (low + mix(position, digest.low, LOW)) | 0
     high = (high + mix(position, digest.high, HIGH)) | 0
-    const rest = [asleepOn, finished ? 1 : 0, results.length]
+    const rest = [asleepOn, (finished ? 1 : 0) + (dead ? 2 : 0) + 4 * expired, results.length]
     for (const [at, value] of rest.entries()) {
       low = (low + mix(position + 1 + at, value, LOW)) | 0
       high = (high + mix(position + 1 + at, value, HIGH)) | 0

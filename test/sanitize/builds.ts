@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process'
-import { chmodSync, cpSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdirSync, rmSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 
@@ -68,16 +68,20 @@ export function furnish(build: SanitizedBuild): void {
   plainPrograms(tree)
 }
 
+/** Leaves the sanitizer behind and becomes another program. Static, so that nothing is preloaded into it. */
+const PLAIN =
+  '#include <stdlib.h>\n#include <unistd.h>\nint main(int n, char **v) { (void)n; unsetenv("LD_PRELOAD"); execv(PROGRAM, v); return 127; }\n'
+
 /** Programs that tests start besides Node, each as it is without the sanitizer: their findings are not ours. */
 function plainPrograms(tree: string): void {
   const folder = join(tree, 'plain')
   mkdirSync(folder, { recursive: true })
-  for (const name of ['python3', 'mkfifo', 'unshare']) {
+  for (const name of ['python3', 'mkfifo', 'unshare', 'sh']) {
     const found = spawnSync('sh', ['-c', `command -v ${name}`], { encoding: 'utf8' })
     if (found.status !== 0) continue
-    const wrapper = join(folder, name)
-    writeFileSync(wrapper, `#!/bin/sh\nexec env -u LD_PRELOAD ${found.stdout.trim()} "$@"\n`)
-    chmodSync(wrapper, 0o755)
+    const args = ['-x', 'c', '-static', `-DPROGRAM="${found.stdout.trim()}"`, '-', '-o', join(folder, name)]
+    const made = spawnSync(compiler, args, { input: PLAIN, encoding: 'utf8' })
+    if (made.status !== 0) throw new Error(`Cannot make a plain ${name}: ${made.error ?? made.stderr}`)
   }
 }
 

@@ -35,6 +35,16 @@ test('sanitizer reports: a race is ours when either access is, and not when only
   t.is(reportsIn(race(NODES, NODES, NODES) + race(OURS, NODES, NODES)).length, 2)
 })
 
+test('sanitizer reports: a descriptor that went from Node to the addon is no race, one between two of our threads is', (t) => {
+  const onDescriptor = (first: string, second: string) =>
+    race(first, second, NODES).replace(
+      '  Mutex M1 is',
+      '  Location is file descriptor 51 created by thread T1 at:\n\n  Mutex M1 is',
+    )
+  t.deepEqual(shown(onDescriptor(OURS, NODES)), ['data race theirs'])
+  t.deepEqual(shown(onDescriptor(OURS, OURS)), ['data race ours'])
+})
+
 test("sanitizer reports: every lost block is a finding, and what V8 allocated in a call of ours is V8's", (t) => {
   const text = `
 =================================================================

@@ -30,7 +30,11 @@ function threadReport(block: string): Report | null {
   const stacks = paragraphs(body).filter((each) =>
     what === 'data race' ? ACCESS.test(each) : !/created by/.test(each.split('\n', 1)[0] as string),
   )
-  return { what, inAddon: stacks.some((each) => each.includes(ADDON)), text: block.trim() }
+  const ours = stacks.filter((each) => each.includes(ADDON)).length
+  // Node closes and io_uring opens descriptors by system calls that the runtime does not see, so a number that went from
+  // Node to the addon looks shared: on a descriptor both sides must be ours.
+  const needed = /^\s*Location is file descriptor/m.test(body) ? stacks.length : 1
+  return { what, inAddon: ours > 0 && ours >= needed, text: block.trim() }
 }
 
 /** Frames of allocators and of the C++ library, which stand between whoever allocates and the block. */

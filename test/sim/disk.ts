@@ -3,7 +3,7 @@ import type { Actor, ActorHost } from './actor.js'
 import type { FaultSite, READ_FAULTS, Stream, Strike, WRITE_FAULTS } from './faults.js'
 import type { Flights, Range } from './ledger.js'
 import type { Pool } from './pool.js'
-import { DISK_SECTOR_BYTES as SECTOR, type Shard, type ShardPath } from './shard.js'
+import { mustBeOwn, DISK_SECTOR_BYTES as SECTOR, type Shard } from './shard.js'
 import { must } from './violation.js'
 
 const EIO = -5
@@ -42,7 +42,8 @@ export interface DiskWorld {
   readonly pool: Pool
   readonly flights: Flights
   readonly shards: ReadonlyMap<number, Shard>
-  readonly path: ShardPath
+  /** Who opened the shards. */
+  readonly owner: object
   readonly delayUs: Stream
   readonly reads: FaultSite<ReadKind>
   readonly writes: FaultSite<WriteKind>
@@ -95,7 +96,7 @@ export class DiskPort {
   }
 
   write(order: WriteOrder): void {
-    const { pool, flights, writes, host, path } = this.#world
+    const { pool, flights, writes, host, owner } = this.#world
     const { poolOffsetBytes: from, fileOffsetBytes: to, bytes } = order
     const shard = this.#shard(order.file, to, bytes)
     const strike = writes.strike()
@@ -104,7 +105,7 @@ export class DiskPort {
     const inFile = flights.take(shard.name, to, to + bytes, true, 'write')
     this.#later(strike, () => {
       // The kernel goes on with what a killed process had submitted: its pages are pinned until the write ends.
-      if (!host.alive) path.mustBeUnlinked(shard, 'a write')
+      mustBeOwn(shard, owner, 'a write')
       this.#land(inPool, inFile)
       const result = this.#carryWrite(shard, order, strike)
       if (!host.alive) return
@@ -173,7 +174,7 @@ export class DiskPort {
 
   #carryWrite(shard: Shard, order: WriteOrder, strike: Strike<WriteKind> | null): number {
     const { fileOffsetBytes: to, poolOffsetBytes: from, bytes } = order
-    const { pool, host, path } = this.#world
+    const { pool, host, owner } = this.#world
     const amount = strike?.amount ?? 0
     const part = Math.floor((bytes * (amount % 16)) / 16)
     const put = (at: number, count: number) => shard.put(at, pool.bytes.subarray(from, from + count))
@@ -206,7 +207,7 @@ export class DiskPort {
       case 'write-acked-early': {
         const copy = pool.bytes.slice(from, from + bytes)
         host.clock.after(200 + amount * 40, () => {
-          if (!host.alive) path.mustBeUnlinked(shard, 'a write that the disk had acknowledged')
+          mustBeOwn(shard, owner, 'an acknowledged write')
           shard.put(to, copy)
         })
         return bytes

@@ -10,7 +10,8 @@ export function sha256(bytes: Uint8Array): Uint8Array {
 /** Whose fault the sender of a frame carries, as sessions of the simulator have it. */
 interface Faulty {
   readonly slotsExhausted?: boolean
-  readonly templateRefused?: boolean
+  /** Asked before each template: is there no memory for it? */
+  readonly noTemplate?: () => boolean
 }
 
 /** What the Manager's machine asks of its host on the control path, over the simulated process. */
@@ -30,7 +31,7 @@ export function managerPorts(process: ManagerProcess): ManagerPorts {
     releaseMapping: (mapping) => device.release(mapping),
     readMapping: (mapping, offsetBytes, bytes) => device.read(mapping, offsetBytes, bytes),
     defineTemplate: (items, granuleFirstItem) =>
-      sender().templateRefused ? null : device.define(items, granuleFirstItem),
+      sender().noTemplate?.() ? null : device.define(items, granuleFirstItem),
     releaseTemplate: (template) => device.releaseTemplate(template),
     createSlots: (count) => (sender().slotsExhausted ? null : slots.create(count)),
     slotWord: (table, slot) => slots.managerWord(table, slot),

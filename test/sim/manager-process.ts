@@ -242,7 +242,7 @@ export class ManagerProcess implements ActorHost {
         pool,
         flights,
         shards: this.#shards,
-        path: world.path,
+        owner: this.owner,
         delayUs: world.diskUs,
         reads: world.site(`reads ${actor.name}`, world.plan.reads, READ_FAULTS),
         writes: world.site(`writes ${actor.name}`, world.plan.writes, WRITE_FAULTS),

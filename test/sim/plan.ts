@@ -148,7 +148,7 @@ const draws = (max: number, gap: number) =>
 
 const model: fc.Arbitrary<ModelPlan> = fc.record({
   layout: oneOf('packed', 'adjacent', 'split', 'page-first'),
-  layers: fc.integer({ min: 1, max: 4 }),
+  layers: fc.integer({ min: 1, max: 8 }),
   wordsEven: oneOf(128, 256, 175, 512),
   wordsOdd: oneOf(128, 256, 130, 1024),
   groups: oneOf(1, 2),
@@ -156,7 +156,7 @@ const model: fc.Arbitrary<ModelPlan> = fc.record({
   second: oneOf('full-attention', 'sliding-window', 'checkpoint'),
   windowTokens: oneOf(1, 16, 40, 1000),
   ranks: oneOf(1, 1, 2),
-  pages: fc.integer({ min: 3, max: 10 }),
+  pages: fc.integer({ min: 3, max: 14 }),
 })
 
 const sizes: fc.Arbitrary<SizesPlan> = fc.record({
@@ -198,22 +198,22 @@ const plans: fc.Arbitrary<Plan> = fc
   .record({
     models: fc.array(model, { minLength: 1, maxLength: 2 }),
     engines: some(
-      fc.record({ model: upTo(1), scheduler: fc.boolean(), commands: fc.noBias(some(command, 0, 720)) }),
+      fc.record({ model: upTo(1), scheduler: fc.boolean(), commands: fc.noBias(some(command, 0, 1_500)) }),
       1,
       3,
     ),
     sizes,
     off: fc.subarray([...FAULT_KINDS], { minLength: 0, maxLength: Math.floor(FAULT_KINDS.length / 2) }),
-    reads: draws(24, 6),
-    writes: draws(20, 20),
-    copies: draws(16, 40),
-    checksums: draws(6, 30),
-    hints: draws(8, 24),
-    control: draws(4, 8),
-    sends: draws(3, 60),
-    wakes: draws(8, 300),
-    rings: draws(8, 200),
-    processes: draws(4, 1_500),
+    reads: draws(40, 8),
+    writes: draws(32, 24),
+    copies: draws(24, 60),
+    checksums: draws(8, 40),
+    hints: draws(12, 30),
+    control: draws(6, 8),
+    sends: draws(4, 90),
+    wakes: draws(16, 300),
+    rings: draws(12, 200),
+    processes: draws(5, 1_500),
     wakeUs: delays(12),
     ringUs: delays(8),
     diskUs: delays(180),

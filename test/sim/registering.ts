@@ -40,7 +40,7 @@ export function register(process: EngineProcess): void {
     session.model = model
     session.slotsExhausted = struck === 'slots-exhausted'
     // Templates are made when the last rank comes.
-    session.templateRefused = fault === 'template-refused'
+    if (fault === 'template-refused') session.templatesLeft = (strike?.amount ?? 0) % (model.plan.ranks * model.groups)
     const pages = new RankPages(`memory ${process.pid}/${rank}`, model, rank)
     const of = { number: rank, session, pages, slots: 0, generations: [], taken: [], operations: [] }
     process.ranks.push(of)

@@ -1,4 +1,5 @@
 import fc from 'fast-check'
+import { commitOf } from './commit.js'
 import { FAULT_KINDS, type FaultKind, FaultTally } from './faults.js'
 import { type Plan, planArbitrary } from './plan.js'
 import { Violation } from './violation.js'
@@ -16,7 +17,13 @@ export interface Report {
   readonly faultKinds: number
   readonly faultKindsFired: number
   readonly faultKindsSilent: readonly string[]
-  /** On one core: operations by the seconds that the threads spent, added up. */
+  /** How often each kind fired. */
+  readonly faultCounts: Readonly<Record<string, number>>
+  /** Starts of the Manager: one a seed, and one after every death, stop and restart. */
+  readonly starts: number
+  /** Processor time of all threads, with compiling and collecting. */
+  readonly cpuSeconds: number
+  /** On one core: operations by seconds of processor time. */
   readonly operationsPerSecond: number
   readonly eventHash: string
 }
@@ -29,7 +36,21 @@ export function planOf(seed: number): Plan {
 
 /** Simulates one plan; throws what went wrong. */
 export function simulate(plan: Plan, faults = new FaultTally(), twin: Twin = NO_TWIN): Outcome {
-  return new World(plan, faults, twin).run()
+  const world = new World(plan, faults, twin)
+  try {
+    return world.run()
+  } catch (error) {
+    if (error instanceof Error) HASHES.set(error, world.hash)
+    throw error
+  }
+}
+
+/** The event hash at the moment of each violation. */
+const HASHES = new WeakMap<Error, number>()
+
+/** Of eight digits, as the last line and a replay line have it. */
+export function hashText(hash: number): string {
+  return (hash >>> 0).toString(16).padStart(8, '0')
 }
 
 /** A violation of one seed, as small as it would become. */
@@ -37,6 +58,8 @@ export interface Found {
   readonly seed: number
   readonly path: string
   readonly message: string
+  /** Of the smallest plan, up to the violation. */
+  readonly eventHash: string
   readonly plan: Plan
 }
 
@@ -64,6 +87,7 @@ export function hunt(seed: number, shrinkMs: number, path: string | null = null,
     seed,
     path: details.counterexamplePath ?? '',
     message: error instanceof Error ? `${error.message}\n${error.stack ?? ''}` : String(error),
+    eventHash: hashText((error instanceof Error ? HASHES.get(error) : undefined) ?? 0),
     plan: details.counterexample[0],
   }
 }
@@ -94,7 +118,9 @@ export interface Part {
   readonly seconds: number
   /** Event hash of each seed, in order. */
   readonly hashes: readonly number[]
-  readonly faultKinds: readonly FaultKind[]
+  readonly starts: number
+  /** Kinds that fired, and how often. */
+  readonly faultCounts: readonly (readonly [FaultKind, number])[]
   /** What a person should read. */
   readonly lines: readonly string[]
 }
@@ -108,7 +134,7 @@ export function runPart({ first, seeds, path, sayEvery }: PartOptions): Part {
   const lines: string[] = []
   const say = (line: string) => lines.push(line)
   const startedMs = performance.now()
-  const sum = { operations: 0, violations: 0, restoresVerified: 0, blocksVerified: 0, publishesDone: 0 }
+  const sum = { operations: 0, violations: 0, restoresVerified: 0, blocksVerified: 0, publishesDone: 0, starts: 0 }
   const hashes: number[] = []
   let done = 0
   for (let seed = first; seed < first + seeds && sum.violations < VIOLATIONS_MAX; seed++, done++) {
@@ -122,6 +148,7 @@ export function runPart({ first, seeds, path, sayEvery }: PartOptions): Part {
       sum.restoresVerified += outcome.restoresVerified
       sum.blocksVerified += outcome.blocksVerified
       sum.publishesDone += outcome.publishesDone
+      sum.starts += outcome.starts
       hashes.push(outcome.hash)
       if (sayEvery > 0 && seed % sayEvery === 0) say(`seed ${seed}: ${JSON.stringify(outcome)}`)
     } catch (error) {
@@ -131,14 +158,15 @@ export function runPart({ first, seeds, path, sayEvery }: PartOptions): Part {
     }
   }
   const seconds = (performance.now() - startedMs) / 1000
-  return { seeds: done, ...sum, seconds, hashes, faultKinds: [...faults.counts.keys()], lines }
+  return { seeds: done, ...sum, seconds, hashes, faultCounts: [...faults.counts], lines }
 }
 
 /** Joins parts, given in order of their seeds, as if one thread had run them all. */
-export function reportOf(parts: readonly Part[]): Report {
+export function reportOf(parts: readonly Part[], cpuSeconds: number): Report {
   const total = (pick: (part: Part) => number) => parts.reduce((sum, part) => sum + pick(part), 0)
-  const fired = new Set(parts.flatMap((part) => part.faultKinds))
-  const silent = FAULT_KINDS.filter((kind) => !fired.has(kind))
+  const fired = new Map<FaultKind, number>(FAULT_KINDS.map((kind) => [kind, 0]))
+  for (const [kind, count] of parts.flatMap((part) => part.faultCounts)) fired.set(kind, (fired.get(kind) ?? 0) + count)
+  const silent = FAULT_KINDS.filter((kind) => fired.get(kind) === 0)
   let hash = 0
   for (const one of parts.flatMap((part) => part.hashes)) hash = Math.imul(hash ^ one, 0x9e3779b1) >>> 0
   const operations = total((part) => part.operations)
@@ -150,16 +178,13 @@ export function reportOf(parts: readonly Part[]): Report {
     blocksVerified: total((part) => part.blocksVerified),
     publishesDone: total((part) => part.publishesDone),
     faultKinds: FAULT_KINDS.length,
-    faultKindsFired: fired.size,
+    faultKindsFired: FAULT_KINDS.length - silent.length,
     faultKindsSilent: silent,
-    operationsPerSecond: Math.round(
-      operations /
-        Math.max(
-          1e-3,
-          total((part) => part.seconds),
-        ),
-    ),
-    eventHash: hash.toString(16).padStart(8, '0'),
+    faultCounts: Object.fromEntries(fired),
+    starts: total((part) => part.starts),
+    cpuSeconds: Math.round(cpuSeconds * 10) / 10,
+    operationsPerSecond: Math.round(operations / Math.max(1e-3, cpuSeconds)),
+    eventHash: hashText(hash),
   }
 }
 
@@ -169,6 +194,8 @@ function report(found: Found | null, say: (line: string) => void): number {
   const commands = plan.engines.reduce((count, engine) => count + engine.commands.length, 0)
   say(`smallest: ${found.message}`)
   say(`commands ${commands}, plan ${JSON.stringify(plan)}`)
-  say(`replay: npm run sim -- --seed ${found.seed} --path ${found.path}`)
+  say(
+    `replay: npm run sim -- --seed ${found.seed} --path ${found.path} (commit ${commitOf()}, event hash ${found.eventHash})`,
+  )
   return 1
 }

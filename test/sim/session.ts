@@ -25,7 +25,8 @@ export class ClientSession implements Peer {
   /** Read by the world's ports: whose classes are being defined, and whether slots may be made. */
   model: unknown
   slotsExhausted = false
-  templateRefused = false
+  /** Templates that there is memory for; the next one is refused. */
+  templatesLeft = Number.POSITIVE_INFINITY
   readonly #manager: ManagerProcess
   readonly #owner: SessionOwner
   readonly #link: Link
@@ -39,6 +40,10 @@ export class ClientSession implements Peer {
     this.uid = uid
     this.pid = owner.pid
     this.#link = manager.wire.connect(this)
+  }
+
+  noTemplate(): boolean {
+    return this.templatesLeft-- <= 0
   }
 
   get open(): boolean {

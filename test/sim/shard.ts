@@ -15,12 +15,16 @@ export class Shard {
   readonly before: Uint8Array
   /** False once another inode stands at its path. */
   linked = true
+  /** Who has it open for its own: nobody else may write to it. */
+  owner: object
 
-  constructor(file: number, capacityBytes: number) {
+  /** `over`: the inode is an old one, opened once more. */
+  constructor(file: number, capacityBytes: number, owner: object, over: Shard | null = null) {
     this.file = file
+    this.owner = owner
     this.name = `file ${file}`
-    this.bytes = poison(capacityBytes)
-    this.before = poison(capacityBytes)
+    this.bytes = over?.bytes ?? poison(capacityBytes)
+    this.before = over?.before ?? poison(capacityBytes)
     this.engaged = new Engagements(this.name, capacityBytes, DISK_SECTOR_BYTES)
   }
 
@@ -45,6 +49,11 @@ export class Shard {
 
 function poison(bytes: number): Uint8Array {
   return new Uint8Array(new Uint32Array(bytes / 4).fill(POISON).buffer)
+}
+
+/** A write of a process that may be dead reaches an inode: never one that another has opened for its own (K4). */
+export function mustBeOwn(shard: Shard, owner: object, what: string): void {
+  must(shard.owner === owner, 'K4', () => `${what} of a dead Manager reaches ${shard.name} of the one that lives`)
 }
 
 /** The allocator of one shard under watch: bytes with work on them are given to nobody. */
@@ -97,7 +106,7 @@ export class ShardPath {
     if (this.#owner !== null) return null
     this.#owner = owner
     for (const shard of this.#shards) shard.linked = false
-    this.#shards = capacities.map(({ file, bytes }) => new Shard(file, bytes))
+    this.#shards = capacities.map(({ file, bytes }) => new Shard(file, bytes, owner))
     return this.#shards
   }
 
@@ -113,11 +122,8 @@ export class ShardPath {
   ): readonly Shard[] | null {
     if (this.#shards.length === 0) return this.open(owner, capacities)
     this.#owner = owner
+    for (const shard of this.#shards) shard.owner = owner
+    this.#shards = this.#shards.map((old) => new Shard(old.file, old.bytes.length, owner, old))
     return this.#shards
-  }
-
-  /** A write of a dead process reaches an inode: never one that stands at the path (K4). */
-  mustBeUnlinked(shard: Shard, what: string): void {
-    must(!shard.linked || this.#owner === null, 'K4', () => `${what} of a dead Manager reaches ${shard.name}`)
   }
 }

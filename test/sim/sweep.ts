@@ -25,6 +25,8 @@ export async function sweep(
     filename: new URL(import.meta.url).href,
     maxThreads: availableParallelism(),
     minThreads: 1,
+    // Worlds are many and live shortly: a larger nursery collects less often.
+    resourceLimits: { maxYoungGenerationSizeMb: 64 },
   })
   const jobs: Promise<Part>[] = []
   for (let at = first; at < first + seeds; at += SEEDS_A_JOB) {

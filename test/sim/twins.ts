@@ -1,8 +1,12 @@
 import type { DramWorkerEffect, DramWorkerInput } from '../../src/actors/dram-worker/machine.js'
 import type { HostReaderEffect, HostReaderInput } from '../../src/actors/host-reader/machine.js'
+import type { HostRestoreEffect, HostRestoreInput } from '../../src/actors/host-restore/machine.js'
 import type { WritebackEffect, WritebackInput } from '../../src/actors/writeback/machine.js'
 import type { CancelOutcome } from '../../src/manager/storage/ports.js'
 import { Storage } from '../../src/manager/storage/storage.js'
+import { ERROR_CODES } from '../../src/shared/base/errors.js'
+import { READ } from '../../src/shared/layout/descriptors.js'
+import { listAt } from '../../src/shared/layout/records.js'
 import { SLOT_STATE } from '../../src/shared/layout/slot-states.js'
 import type { LaneMachine, Twin } from './twin.js'
 
@@ -13,6 +17,8 @@ import type { LaneMachine, Twin } from './twin.js'
 interface Planted extends Twin {
   /** What a violation of it says: found for another reason is not found. */
   readonly shows: RegExp
+  /** A seed from which it is found soon: hunting starts here, so that a test is short. */
+  readonly from?: number
 }
 
 export const TWINS: readonly Planted[] = [
@@ -30,6 +36,7 @@ export const TWINS: readonly Planted[] = [
   },
   {
     name: 'blocks are found while they are still being assembled',
+    from: 10,
     shows: /^V1/,
     storage: (...args) =>
       new (class extends Storage {
@@ -37,9 +44,6 @@ export const TWINS: readonly Planted[] = [
         // Only who looks keys up is fooled: whoever publishes still sees what is there.
         override published(entry: number): boolean {
           return super.published(entry) || (this.#finding && entry >= 0 && this.assembling(entry))
-        }
-        override prefix(...keys: Parameters<Storage['prefix']>): number {
-          return this.#find(() => super.prefix(...keys))
         }
         override lookup(...keys: Parameters<Storage['lookup']>): number {
           return this.#find(() => super.lookup(...keys))
@@ -84,7 +88,47 @@ export const TWINS: readonly Planted[] = [
       })(...args),
   },
   {
+    name: 'a read that was cancelled is answered while the disk still has it',
+    from: 22,
+    shows: /^O2/,
+    hostReader: (real) => new HastyCancel(real),
+  },
+  {
+    name: 'a copy that failed counts as done',
+    shows: /^(V1|V5)/,
+    dramWorker: (real) => new Optimist(real),
+  },
+  {
+    name: 'granules are copied although their read failed',
+    from: 10,
+    shows: /^V5/,
+    hostRestore: (real) => new Trusting(real),
+  },
+  {
+    name: 'the descriptors of some requests stay open',
+    shows: /^D1: descriptors/,
+    context: (context) => {
+      const { ports } = context
+      const closeFd = (fd: number) => {
+        if (context.sessions.count % 2 === 0) ports.closeFd(fd)
+      }
+      Object.assign(context, { ports: { ...ports, closeFd } })
+    },
+  },
+  {
+    name: 'a Manager that starts writes to the file of the one that died',
+    from: 38,
+    shows: /^K4/,
+    start: 'reuses-inode',
+  },
+  {
+    name: 'the device says that it is done before the bytes have moved',
+    shows: /^(O2|V1)/,
+    device: 'early-events',
+  },
+  {
     name: 'an entry whose fill failed stays in DRAM as if it were whole',
+    from: 13,
     // Either a wrong byte, or the census that misses the block among those of its class.
     shows: /^(V5|O1: blocks of class)/,
     entries: (Base) =>
@@ -116,8 +160,17 @@ abstract class Around<Input extends { kind: string }, Effect> implements LaneMac
 
   step(input: Parameters<LaneMachine<Input, Effect>['step']>[0], out: Effect[]): void {
     const own: Effect[] = []
-    this.real.step(input, own)
+    this.real.step(this.hear(input as Input), own)
     this.pass(input as Input, own, out)
+  }
+
+  settle(out: Effect[]): void {
+    this.real.settle?.(out)
+  }
+
+  /** What the real machine hears of an input. */
+  protected hear(input: Input): Input {
+    return input
   }
 
   protected abstract pass(input: Input, effects: Effect[], out: Effect[]): void
@@ -187,5 +240,62 @@ class HastyWriter extends Around<WritebackInput, WritebackEffect> {
     this.#answered.add(first.job)
     const reply = { kind: 'write-done', job: first.job, status: 0, bytes: first.bytes, latencyUs: 1 } as const
     out.push({ kind: 'reply', reply })
+  }
+}
+
+/** Answers what it has submitted of a batch as soon as the batch is cancelled; the end of the read is nobody's then. */
+class HastyCancel extends Around<HostReaderInput, HostReaderEffect> {
+  /** Reads with their client, by `batch/index`, and those that were answered too early. */
+  readonly #open = new Map<string, HostReaderEffect & { kind: 'reply' }>()
+  readonly #early = new Set<string>()
+
+  protected pass(input: HostReaderInput, effects: HostReaderEffect[], out: HostReaderEffect[]): void {
+    if (input.kind === 'request' && input.request.kind === 'read-batch') {
+      const { client } = input
+      const { batch, list } = input.request
+      for (let at = 0; at < list.length; at += READ.doubles) {
+        const index = listAt(list, at + READ.index)
+        const status = ERROR_CODES.cancelled
+        const reply = { kind: 'read-done', batch, index, status, bytes: 0 } as const
+        this.#open.set(`${client}/${batch}/${index}`, { kind: 'reply', client, reply })
+      }
+    }
+    for (const effect of effects) {
+      if (effect.kind === 'reply' && effect.reply.kind === 'read-done') {
+        const read = `${effect.client}/${effect.reply.batch}/${effect.reply.index}`
+        this.#open.delete(read)
+        if (this.#early.delete(read)) continue
+      }
+      out.push(effect)
+    }
+    if (input.kind !== 'request' || input.request.kind !== 'cancel-batch') return
+    for (const [read, effect] of this.#open) {
+      if (!read.startsWith(`${input.client}/${input.request.batch}/`)) continue
+      this.#open.delete(read)
+      this.#early.add(read)
+      out.push(effect)
+    }
+  }
+}
+
+/** Hears of no failure of its stream. */
+class Optimist extends Around<DramWorkerInput, DramWorkerEffect> {
+  protected override hear(input: DramWorkerInput): DramWorkerInput {
+    return input.kind === 'stream-completed' ? { ...input, result: 0 } : input
+  }
+
+  protected pass(_: DramWorkerInput, effects: DramWorkerEffect[], out: DramWorkerEffect[]): void {
+    out.push(...effects)
+  }
+}
+
+/** Hears of no failure of its readers. */
+class Trusting extends Around<HostRestoreInput, HostRestoreEffect> {
+  protected override hear(input: HostRestoreInput): HostRestoreInput {
+    return input.kind === 'read-done' ? { ...input, status: ERROR_CODES.ok } : input
+  }
+
+  protected pass(_: HostRestoreInput, effects: HostRestoreEffect[], out: HostRestoreEffect[]): void {
+    out.push(...effects)
   }
 }

@@ -153,8 +153,8 @@ export class World {
     mustRest(this.manager)
     this.#retire(this.manager)
     return {
-      operations: this.#steps + this.#completions,
-      hash: this.#hash >>> 0,
+      operations: this.operations,
+      hash: this.hash,
       restoresVerified: this.restoresVerified,
       blocksVerified: this.blocksVerified,
       publishesDone: this.publishesDone,
@@ -163,6 +163,16 @@ export class World {
       starts: this.#starts,
       virtualUs: clock.nowUs,
     }
+  }
+
+  /** Machine steps with an input, ticks that were due, and completions, so far. */
+  get operations(): number {
+    return this.#steps + this.#completions
+  }
+
+  /** Of every event so far. */
+  get hash(): number {
+    return this.#hash >>> 0
   }
 
   /** Whether plans of this seed may use the fault now; counts it when they do. */

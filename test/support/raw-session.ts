@@ -29,6 +29,8 @@ export class RawSession {
   readonly #replies: { readonly request: number; readonly message: WireReply }[] = []
   #request = 0
   closed = false
+  /** Where the descriptors of replies go, for a test that wants to misuse them. null: they are closed. */
+  keptFds: number[] | null = null
 
   private constructor(socketPath: string, uids: readonly number[]) {
     this.#link = new NativeLink(this.native, (port) => port.connect(socketPath), uids)
@@ -91,7 +93,8 @@ export class RawSession {
         this.closed = true
         return
       }
-      for (const fd of event.fds) this.native.closeFd(fd)
+      if (this.keptFds !== null) this.keptFds.push(...event.fds)
+      else for (const fd of event.fds) this.native.closeFd(fd)
       this.#replies.push(decodeReply(event.frame.slice()))
     })
   }

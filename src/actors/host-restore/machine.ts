@@ -112,6 +112,10 @@ export class HostRestoreMachine {
       default:
         return unreachable(input)
     }
+  }
+
+  /** Starts what the inputs of this turn made possible: granules that landed together travel in one part. */
+  settle(out: HostRestoreEffect[]): void {
     this.#startCopies(out)
     this.#startReads(out)
     this.#gauge()

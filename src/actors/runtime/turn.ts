@@ -1,6 +1,11 @@
 /** A machine as a loop drives it. `Input` includes the tick. */
 export interface SteppedMachine<Input, Effect> {
   step(input: Input | Tick, out: Effect[]): void
+  /**
+   * Called after the last input of a turn: what is better decided once for all of them. Must end: what it decides may
+   * be answered by inputs, after which it is called again.
+   */
+  settle?(out: Effect[]): void
 }
 
 export interface Tick {
@@ -18,6 +23,7 @@ export class LaneTurn<Input, Effect> {
   readonly #nowUs: () => number
   readonly #effects: Effect[] = []
   #clockRead = false
+  #settled = true
 
   constructor(machine: SteppedMachine<Input, Effect>, nowUs: () => number) {
     this.#machine = machine
@@ -26,18 +32,27 @@ export class LaneTurn<Input, Effect> {
 
   step(input: Input): void {
     if (!this.#clockRead) this.tick(this.#nowUs())
+    this.#settled = false
     this.#machine.step(input, this.#effects)
   }
 
   tick(nowUs: number): void {
     this.#clockRead = true
+    this.#settled = false
     this.#machine.step({ kind: 'tick', nowUs }, this.#effects)
   }
 
   /** Performs what was decided, in order, and ends the turn. */
   perform(each: (effect: Effect) => void): void {
     const effects = this.#effects
-    for (let at = 0; at < effects.length; at++) each(effects[at] as Effect)
+    for (let at = 0; ; at++) {
+      if (at === effects.length && !this.#settled) {
+        this.#settled = true
+        this.#machine.settle?.(effects)
+      }
+      if (at === effects.length) break
+      each(effects[at] as Effect)
+    }
     effects.length = 0
     this.#clockRead = false
   }

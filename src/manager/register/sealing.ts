@@ -39,13 +39,17 @@ export function sealIfComplete(context: Context, instance: Instance): Refusal | 
   return null
 }
 
-/** Gives every rank its number in the sealed geometry and its template of each group (-1: no layer of it). */
+/**
+ * Gives every rank its number in the sealed geometry and its template of each group (-1: no layer of it). A rank gets
+ * them when all ranks have theirs: one that stays after a refusal must not name what was taken back.
+ */
 function defineTemplates(
   context: Context,
   geometry: InstanceGeometry,
   ranks: readonly RegisteredRank[],
 ): Refusal | null {
   const defined: number[] = []
+  const sealed: (() => void)[] = []
   for (const rank of ranks) {
     const { hold } = rank.session
     invariant(hold !== null, 'a registered rank holds its memory')
@@ -64,7 +68,10 @@ function defineTemplates(
       if (template >= 0) defined.push(template)
       templates.push(template)
     }
-    rank.session.hold = { ...hold, rank: ordinal, templates }
+    sealed.push(() => {
+      rank.session.hold = { ...hold, rank: ordinal, templates }
+    })
   }
+  for (const enter of sealed) enter()
   return null
 }

@@ -37,8 +37,6 @@ export interface PageStorage {
   /** When tick() next has something to do; Infinity: never. */
   nextTickUs(): number
 
-  /** Entries of the longest prefix of `count` keys that is published; returns its length. Assembling is absent. */
-  prefix(classId: number, keys: Uint8Array, count: number, entries: Int32Array): number
   /** Every key: its published entry or -1. Returns how many were found. */
   lookup(classId: number, keys: Uint8Array, count: number, entries: Int32Array): number
   /** Counts one answered query: blocks found by tier, and blocks missed. Once a query. */

@@ -111,13 +111,6 @@ export class Storage implements PageStorage {
     return Math.min(this.assemblies.count > 0 ? collectUs : Number.POSITIVE_INFINITY, this.writes.nextTickUs)
   }
 
-  prefix(classId: number, keys: Uint8Array, count: number, entries: Int32Array): number {
-    this.entries.directory.lookup(classId, keys, count, entries)
-    let length = 0
-    while (length < count && this.published(entries[length] as number)) length++
-    return length
-  }
-
   lookup(classId: number, keys: Uint8Array, count: number, entries: Int32Array): number {
     this.entries.directory.lookup(classId, keys, count, entries)
     let found = 0

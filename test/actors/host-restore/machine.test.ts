@@ -24,6 +24,7 @@ const RESIDENT_BASE = 512 * MIB
 
 interface Machine {
   step(input: HostRestoreInput, out: HostRestoreEffect[]): void
+  settle(out: HostRestoreEffect[]): void
   readonly idle: boolean
   readonly stopped: boolean
 }
@@ -147,6 +148,7 @@ class Run {
   feed(input: HostRestoreInput): void {
     const out: HostRestoreEffect[] = []
     this.machine.step(input, out)
+    this.machine.settle(out)
     for (const effect of out) this.#check(effect)
     demand(this.stream.inFlight.length <= OPTIONS.parts, 'never more parts than places')
     demand(this.readers.inFlight.length <= OPTIONS.reads, 'never more reads than places')
@@ -497,6 +499,9 @@ class Twin implements Machine {
   step(input: HostRestoreInput, out: HostRestoreEffect[]): void {
     this.inner.step(input, out)
   }
+  settle(out: HostRestoreEffect[]): void {
+    this.inner.settle(out)
+  }
 }
 
 /** Reads of whole places only, one generation each. */
@@ -528,13 +533,14 @@ test('host-restore: the property catches a twin that hears of copies before they
   // Tells the machine that a part ended as soon as it was submitted, and drops the real end.
   class Hasty extends Twin {
     override step(input: HostRestoreInput, out: HostRestoreEffect[]): void {
-      if (input.kind === 'stream-completed') return
+      if (input.kind !== 'stream-completed') super.step(input, out)
+    }
+    override settle(out: HostRestoreEffect[]): void {
       const from = out.length
-      super.step(input, out)
-      for (let at = from; at < out.length; at++) {
-        const effect = out[at]
-        if (effect?.kind === 'copy') super.step({ kind: 'stream-completed', tag: effect.tag, result: 0 }, out)
-      }
+      super.settle(out)
+      const copies = out.slice(from).filter((effect) => effect.kind === 'copy')
+      for (const { tag } of copies) super.step({ kind: 'stream-completed', tag, result: 0 }, out)
+      if (copies.length > 0) this.settle(out)
     }
   }
   const found = fc.check(
@@ -589,6 +595,21 @@ test('host-restore: layers of one page share one read and land where each belong
   t.is(run.stream.inFlight[0]?.count, 3)
   run.run({ act: 'part', pick: 0, failed: false })
   t.deepEqual(run.ended, [1])
+})
+
+test('host-restore: granules that land in one turn travel in one part', (t) => {
+  const run = new Run(real)
+  const sources = Array.from({ length: 4 }, (_, generation) => ({ generation, granule: 0, resident: false }))
+  run.run({ act: 'restore', sources, cut: 0, fence: 0 })
+  const out: HostRestoreEffect[] = []
+  for (const { batch, tag } of run.readers.inFlight)
+    run.machine.step({ kind: 'read-done', batch, index: tag, status: 0 }, out)
+  t.is(out.length, 0)
+  run.machine.settle(out)
+  t.deepEqual(
+    out.map((effect) => (effect.kind === 'copy' ? effect.count : effect.kind)),
+    [Math.min(4, OPTIONS.partDescriptors), ...(OPTIONS.partDescriptors < 4 ? [4 - OPTIONS.partDescriptors] : [])],
+  )
 })
 
 test('host-restore: sources in DRAM are copied with no read', (t) => {

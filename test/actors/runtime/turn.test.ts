@@ -43,3 +43,34 @@ test('LaneTurn: what an effect answers is decided and performed in the same turn
   turn.perform((effect) => void performed.push(effect))
   t.is(performed.length, 4)
 })
+
+/** Adds up what it was told, and says the sum when the turn is over. */
+class Adder {
+  #sum = 0
+  settled = 0
+
+  step(input: Input | Tick): void {
+    if (input.kind === 'input') this.#sum += input.value
+  }
+
+  settle(out: number[]): void {
+    this.settled++
+    if (this.#sum > 0) out.push(this.#sum)
+    this.#sum = 0
+  }
+}
+
+test('LaneTurn: a turn is settled once after its inputs, again after answers, and not when nothing came', (t) => {
+  const machine = new Adder()
+  const turn = new LaneTurn<Input, number>(machine, () => 0)
+  for (const value of [1, 2, 4]) turn.step({ kind: 'input', value })
+  const performed: number[] = []
+  turn.perform((effect) => {
+    performed.push(effect)
+    if (effect === 7) for (const value of [30, 3]) turn.step({ kind: 'input', value })
+  })
+  t.deepEqual(performed, [7, 33])
+  t.is(machine.settled, 2)
+  turn.perform((effect) => void performed.push(effect))
+  t.is(machine.settled, 2)
+})

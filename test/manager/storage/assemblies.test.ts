@@ -28,7 +28,7 @@ test('V1: a block is not findable before its last item has landed, is checked an
   storage.allocate(entry)
   const entries = new Int32Array(1)
   for (const rank of [0, 1]) {
-    t.is(storage.prefix(classId, keysOf(1), 1, entries), 0)
+    t.is(storage.lookup(classId, keysOf(1), 1, entries), 0)
     const runs: number[] = []
     storage.contribute(entry, runsOf(geometry, rank), runs)
     t.false(storage.complete(entry))
@@ -40,7 +40,7 @@ test('V1: a block is not findable before its last item has landed, is checked an
   check(of, entry)
   t.is(find(of, 1), -1)
   storage.seal(entry)
-  t.is(storage.prefix(classId, keysOf(1), 1, entries), 1)
+  t.is(storage.lookup(classId, keysOf(1), 1, entries), 1)
   t.deepEqual(census(storage), [])
 })
 
@@ -168,7 +168,7 @@ test('defineClass: one id for one namespace and group, entries of one class are 
   const group = storage.defineClass('aa', { ...geometry, group: 1 })
   t.is(new Set([classId, other, group]).size, 3)
   publish(of, 1)
-  t.is(storage.prefix(other, keysOf(1), 1, new Int32Array(1)), 0)
+  t.is(storage.lookup(other, keysOf(1), 1, new Int32Array(1)), 0)
   t.is(storage.dropClass(other), 0)
   t.is(storage.dropClass(classId), 1)
   t.is(find(of, 1), -1)

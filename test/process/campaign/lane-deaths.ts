@@ -45,12 +45,19 @@ function diedAtNs({ stderr, stdout }: ManagerEnd): bigint {
   return BigInt(text)
 }
 
-/** Throws unless the process says that it ends because a lane died: this one, when it is known which. */
-export function checkReport({ exitCode, signal, stdout, stderr }: ManagerEnd, lane: string | null): void {
+const BEFORE_IT_SERVED = 'a part of the process failed before it served: '
+
+/**
+ * Throws unless the process says that it ends because a lane died, and which: this one, when that is known. Before a
+ * Manager serves, the report is the error of its start.
+ */
+export function checkReport(end: Omit<ManagerEnd, 'drained'>, lane: string | null): void {
+  const { exitCode, signal, stdout, stderr } = end
   const lines = stdout.split('\n').filter((line) => line !== '')
-  const reports = lines.map((line) => JSON.parse(line) as Record<string, unknown>)
-  const report = reports.find(({ msg }) => msg === 'a lane ended: the process ends with it')
+  const logged = lines.map((line) => JSON.parse(line) as Record<string, unknown>)
+  const report = logged.find(({ msg }) => msg === 'a lane ended: the process ends with it')
   const named = lane === null ? LANES.includes(String(report?.['lane'])) : report?.['lane'] === lane
-  if (exitCode === EXIT_BROKEN && named) return
+  const early = logged.length === 0 && stderr.includes(BEFORE_IT_SERVED)
+  if (exitCode === EXIT_BROKEN && (named || early)) return
   throw new Error(`${lane ?? 'a lane'} died; the process ended with ${exitCode ?? signal}: ${stderr}${stdout}`)
 }
