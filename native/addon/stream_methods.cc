@@ -185,8 +185,10 @@ napi_value OpenStaging(napi_env env, napi_callback_info call) {
   uint64_t bytes;
   if (!ReadOffset(env, arguments[1], &bytes) || bytes == 0 || bytes > kStagingBytesMax)
     return Int32(env, -EINVAL);
-  if (ReadString(env, arguments[0]) != "host") return Int32(env, -ENODEV);
-  return Int32(env, port->OpenStaging(bytes));
+  const auto name = ReadString(env, arguments[0]);
+  const auto device = name ? ReadDeviceName(*name) : std::nullopt;
+  if (!device) return Int32(env, -EINVAL);
+  return Int32(env, port->OpenStaging(*device, bytes));
 }
 
 napi_value StagingRead(napi_env env, napi_callback_info call) {

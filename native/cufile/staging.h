@@ -39,5 +39,8 @@ bool IsWhole(const Extent& extent, uint64_t file_bytes, uint64_t slot_bytes);
 /// A slot in host memory, for engines whose pages are there. Puts what refused it into `code` and
 /// returns null. Throws SystemError.
 std::unique_ptr<Staging> OpenHostStaging(StreamContext context, uint64_t bytes, int* code);
+/// The same in memory of a CUDA device.
+std::unique_ptr<Staging> OpenCudaStaging(int32_t ordinal, StreamContext context, uint64_t bytes,
+                                         int* code);
 
 }  // namespace orbitkv::cufile
