@@ -185,8 +185,10 @@ napi_value OpenStaging(napi_env env, napi_callback_info call) {
   uint64_t bytes;
   if (!ReadOffset(env, arguments[1], &bytes) || bytes == 0 || bytes > kStagingBytesMax)
     return Int32(env, -EINVAL);
-  if (ReadString(env, arguments[0]) != "host") return Int32(env, -ENODEV);
-  return Int32(env, port->OpenStaging(bytes));
+  const auto name = ReadString(env, arguments[0]);
+  const auto device = name ? ReadDeviceName(*name) : std::nullopt;
+  if (!device) return Int32(env, -EINVAL);
+  return Int32(env, port->OpenStaging(*device, bytes));
 }
 
 napi_value StagingRead(napi_env env, napi_callback_info call) {
@@ -196,8 +198,7 @@ napi_value StagingRead(napi_env env, napi_callback_info call) {
   int32_t stream, tag, file;
   cufile::Extent extent{};
   uint64_t result_base;
-  const auto checks =
-      ReadList(env, arguments[5], arguments[6], arguments[7], kChecksumDoubles);
+  const auto checks = ReadList(env, arguments[5], arguments[6], arguments[7], kChecksumDoubles);
   if (!checks || !ReadInt32(env, arguments[0], &stream) || !ReadInt32(env, arguments[1], &tag) ||
       !ReadInt32(env, arguments[2], &file) || !ReadOffset(env, arguments[3], &extent.file_offset) ||
       !ReadOffset(env, arguments[4], &extent.bytes) ||
@@ -205,8 +206,8 @@ napi_value StagingRead(napi_env env, napi_callback_info call) {
     return Int32(env, -EINVAL);
   auto registered = cufile::Library::Instance().Find(file);
   if (registered == nullptr) return Int32(env, -EBADF);
-  return Int32(env, port->staging(stream)->Read(tag, std::move(registered), extent, *checks,
-                                                result_base));
+  return Int32(
+      env, port->staging(stream)->Read(tag, std::move(registered), extent, *checks, result_base));
 }
 
 napi_value StagingWrite(napi_env env, napi_callback_info call) {
@@ -225,8 +226,8 @@ napi_value StagingWrite(napi_env env, napi_callback_info call) {
     return Int32(env, -EINVAL);
   auto registered = cufile::Library::Instance().Find(file);
   if (registered == nullptr) return Int32(env, -EBADF);
-  return Int32(env, port->staging(stream)->Write(tag, std::move(registered), extent, zero_from,
-                                                 *copies));
+  return Int32(
+      env, port->staging(stream)->Write(tag, std::move(registered), extent, zero_from, *copies));
 }
 
 napi_value CloseStream(napi_env env, napi_callback_info call) {

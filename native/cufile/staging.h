@@ -18,8 +18,9 @@ struct Extent {
 };
 
 /// A staging slot: memory of a device that cuFile knows, and a stream of its own on which the
-/// memory is what the pool is to others. Everything a driver reads later (sizes, offsets, the result
-/// word) has its place in this object, which outlives what is in flight. One transfer at a time.
+/// memory is what the pool is to others. Everything a driver reads later (sizes, offsets, the
+/// result word) has its place in this object, which outlives what is in flight. One transfer at a
+/// time.
 class Staging : public Stream {
  public:
   /// As stagingRead and stagingWrite in src/binding/surface.ts.
@@ -27,8 +28,8 @@ class Staging : public Stream {
                    std::span<const double> checks, size_t result_base) = 0;
   virtual int Write(int32_t tag, std::shared_ptr<RegisteredFile> file, const Extent& extent,
                     uint64_t zero_from, std::span<const double> copies) = 0;
-  /// Lets the library go of the memory and the stream; nothing may be in flight. 0 or minus a status:
-  /// then the memory must stay for ever.
+  /// Lets the library go of the memory and the stream; nothing may be in flight. 0 or minus a
+  /// status: then the memory must stay for ever.
   virtual int Deregister() = 0;
 };
 
@@ -38,5 +39,8 @@ bool IsWhole(const Extent& extent, uint64_t file_bytes, uint64_t slot_bytes);
 /// A slot in host memory, for engines whose pages are there. Puts what refused it into `code` and
 /// returns null. Throws SystemError.
 std::unique_ptr<Staging> OpenHostStaging(StreamContext context, uint64_t bytes, int* code);
+/// The same in memory of a CUDA device.
+std::unique_ptr<Staging> OpenCudaStaging(int32_t ordinal, StreamContext context, uint64_t bytes,
+                                         int* code);
 
 }  // namespace orbitkv::cufile

@@ -129,8 +129,9 @@ int HostStream::Checksum(int32_t tag, std::span<const double> descriptors, size_
   return -ENOMEM;
 }
 
-int HostStream::Transfer(int32_t tag, std::span<const double> gather, std::span<const double> checks,
-                         size_t result_base, std::function<int32_t()> io) try {
+int HostStream::Transfer(int32_t tag, std::span<const double> gather,
+                         std::span<const double> checks, size_t result_base,
+                         std::function<int32_t()> io) try {
   TransferTask task{tag, {}, std::move(io), {tag, {}, result_base}};
   if (!gather.empty()) {
     const int decoded = DecodeCopies(Snapshot(gather), context_.pool, kHostDevice, &task.gather);

@@ -53,9 +53,9 @@ class Port {
   uint32_t in_flight() const { return depth_ - static_cast<uint32_t>(free_slots_.size()); }
   /// Opens a stream of a device; returns its number. Throws SystemError.
   int32_t OpenStream(Device& device = HostDevice(), const StreamOptions& options = {});
-  /// Opens a staging slot of the host device; returns its stream's number, -errno or minus a cuFile
-  /// status.
-  int32_t OpenStaging(uint64_t bytes);
+  /// Opens a staging slot of a device (kHostDevice or an ordinal); returns its stream's number,
+  /// -errno or minus a cuFile status.
+  int32_t OpenStaging(int32_t device, uint64_t bytes);
   /// As in surface.ts.
   int32_t CloseStream(int32_t number);
   /// Null when there is no such stream.

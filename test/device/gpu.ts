@@ -65,6 +65,9 @@ export function diskFolder(t: ExecutionContext): string {
   return folderOf(t)
 }
 
+/** Descriptors that the driver opens for itself once memory of other processes has been mapped, and keeps. */
+const DRIVER_FDS_MAX = 32
+
 export interface DeviceManager {
   readonly manager: ManagerChild
   readonly folder: string
@@ -98,6 +101,6 @@ export async function startManager(
       seen.set(name, value)
       return risen
     },
-    ends: () => endsClean(t, manager),
+    ends: () => endsClean(t, manager, DRIVER_FDS_MAX),
   }
 }

@@ -243,8 +243,8 @@ export class ManagerChild {
     return readdirSync(`/proc/${this.pid}/fd`).length
   }
 
-  /** Waits until nobody owns anything and no descriptor is left of what was there before. */
-  async atRest(): Promise<void> {
+  /** Waits until nobody owns anything and at most `fdsMore` descriptors are there beside those of the start. */
+  async atRest(fdsMore = HTTP_FDS_MAX): Promise<void> {
     let owned: Record<string, number> = {}
     let fds = 0
     await eventually(
@@ -252,7 +252,7 @@ export class ManagerChild {
       async () => {
         owned = await this.owned()
         fds = this.fdCount() - this.#fdsAtStart
-        return Object.keys(owned).length === 0 && fds <= HTTP_FDS_MAX
+        return Object.keys(owned).length === 0 && fds <= fdsMore
       },
       SETTLE_MS,
       () => `${JSON.stringify(owned)}, ${fds} descriptors more than at the start`,
@@ -314,8 +314,8 @@ function answerOf(url: string): Promise<{ readonly status: number; readonly body
 const HTTP_FDS_MAX = 2
 
 /** Asserts that a Manager rests, drains on SIGTERM with nothing left, and exits with 0. */
-export async function endsClean(t: ExecutionContext, manager: ManagerChild): Promise<void> {
-  await manager.atRest()
+export async function endsClean(t: ExecutionContext, manager: ManagerChild, fdsMore = HTTP_FDS_MAX): Promise<void> {
+  await manager.atRest(fdsMore)
   const end = await manager.stop()
   t.is(end.exitCode, 0, `${end.stdout}${end.stderr}`)
   t.is(end.stderr, '')

@@ -1,0 +1,150 @@
+#include <cerrno>
+#include <utility>
+
+#include "cuda/cuda_device.h"
+#include "cuda/cuda_stream.h"
+#include "cufile/staging.h"
+#include "device/jobs.h"
+
+namespace orbitkv::cufile {
+
+namespace {
+
+/// What the library reads when the stream reaches the transfer, and where it leaves the count.
+struct Words {
+  size_t size;
+  off_t file_offset;
+  off_t staging_offset;
+  ssize_t done;
+};
+
+/// Memory of a CUDA device that cuFile has registered, and a stream that it has registered too:
+/// gather, transfer and checksum are queued at once and end behind one fence.
+class CudaStaging : public Staging {
+ public:
+  CudaStaging(std::shared_ptr<Pool> memory, std::unique_ptr<cuda::CudaStream> stream)
+      : memory_(std::move(memory)), words_(std::make_shared<Words>()), stream_(std::move(stream)) {}
+
+  int Register() {
+    const Functions& f = Library::Instance().functions();
+    const int code = CodeOf(f.buffer_register(memory_->base(), memory_->bytes(), 0));
+    if (code != 0) return code;
+    const int of_stream = CodeOf(f.stream_register(stream_->pointer(), abi::kStreamAllFixedAndAligned));
+    if (of_stream != 0) f.buffer_deregister(memory_->base());
+    return of_stream;
+  }
+
+  int Deregister() override {
+    stream_->device().MakeCurrent();
+    const Functions& f = Library::Instance().functions();
+    const int of_stream = CodeOf(f.stream_deregister(stream_->pointer()));
+    const int of_buffer = CodeOf(f.buffer_deregister(memory_->base()));
+    return of_stream != 0 ? of_stream : of_buffer;
+  }
+
+  int Read(int32_t tag, std::shared_ptr<RegisteredFile> file, const Extent& extent,
+           std::span<const double> checks, size_t result_base) override {
+    if (!IsWhole(extent, file->file().bytes, memory_->bytes())) return -EINVAL;
+    cuda::ForeignJob job = Transfer(tag, std::move(file), extent, false);
+    if (!checks.empty()) {
+      const std::vector<double> copy(checks.begin(), checks.end());
+      ChecksumJob sums;
+      const int decoded = DecodeChecksums(copy, memory_, &sums);
+      if (decoded != 0) return decoded;
+      job.after = std::move(sums.steps);
+      job.result_base = result_base;
+    }
+    return Submit(std::move(job));
+  }
+
+  int Write(int32_t tag, std::shared_ptr<RegisteredFile> file, const Extent& extent,
+            uint64_t zero_from, std::span<const double> copies) override {
+    const uint64_t end = extent.staging_offset + extent.bytes;
+    if (!IsWhole(extent, file->file().bytes, memory_->bytes()) || zero_from > end) return -EINVAL;
+    cuda::ForeignJob job = Transfer(tag, std::move(file), extent, true);
+    if (!copies.empty()) {
+      const std::vector<double> copy(copies.begin(), copies.end());
+      CopyJob gather;
+      const int decoded = DecodeCopies(copy, memory_, stream_->device().ordinal(), &gather);
+      if (decoded != 0) return decoded;
+      job.before = cuda::PlanCopy(gather, CopyDirection::kPagesToPool);
+      job.bytes += gather.bytes;
+      job.holds.insert(job.holds.end(), gather.templates.begin(), gather.templates.end());
+    }
+    if (zero_from < end)
+      job.before.push_back(
+          {reinterpret_cast<uint64_t>(memory_->base()) + zero_from, 0, end - zero_from});
+    return Submit(std::move(job));
+  }
+
+  int Copy(int32_t tag, CopyDirection direction, std::span<const double> descriptors) override {
+    return stream_->Copy(tag, direction, descriptors);
+  }
+  int Checksum(int32_t tag, std::span<const double> descriptors, size_t result_base) override {
+    return stream_->Checksum(tag, descriptors, result_base);
+  }
+  StreamReport report() const override { return stream_->report(); }
+  size_t in_flight() const override { return stream_->in_flight(); }
+  bool Drain(int64_t deadline_us) override { return stream_->Drain(deadline_us); }
+  int Record(Event& event) override { return stream_->Record(event); }
+  int Wait(const Event& event) override { return stream_->Wait(event); }
+  void Poll() override { stream_->Poll(); }
+  int64_t NextEndUs() const override { return stream_->NextEndUs(); }
+  void WakeAtEnds() override { stream_->WakeAtEnds(); }
+  void Cancel() override { stream_->Cancel(); }
+  void Detach() override { stream_->Detach(); }
+
+ private:
+  cuda::ForeignJob Transfer(int32_t tag, std::shared_ptr<RegisteredFile> file,
+                            const Extent& extent, bool write) {
+    cuda::ForeignJob job;
+    job.tag = tag;
+    job.bytes = extent.bytes;
+    job.holds = {file, words_, memory_};
+    job.enqueue = [words = words_, memory = memory_, file, extent, write](cuda::StreamPointer stream) {
+      *words = {extent.bytes, static_cast<off_t>(extent.file_offset),
+                static_cast<off_t>(extent.staging_offset), 0};
+      const Functions& f = Library::Instance().functions();
+      const auto transfer = write ? f.write_async : f.read_async;
+      return CodeOf(transfer(file->handle(), memory->base(), &words->size, &words->file_offset,
+                             &words->staging_offset, &words->done, stream));
+    };
+    // Nothing says which errno a -1 in the word stands for.
+    job.result = [words = words_] { return ResultOf(words->done, 0); };
+    return job;
+  }
+
+  /// The words are those of one transfer: the next waits until it has ended.
+  int Submit(cuda::ForeignJob job) {
+    if (stream_->in_flight() > 0) return -EBUSY;
+    return stream_->Submit(std::move(job));
+  }
+
+  std::shared_ptr<Pool> memory_;
+  std::shared_ptr<Words> words_;
+  std::unique_ptr<cuda::CudaStream> stream_;  // after what its jobs name
+};
+
+}  // namespace
+
+std::unique_ptr<Staging> OpenCudaStaging(int32_t ordinal, StreamContext context, uint64_t bytes,
+                                         int* code) {
+  if (!Library::Instance().open()) {
+    *code = -ENOTCONN;
+    return nullptr;
+  }
+  cuda::CudaDevice& device = cuda::DeviceAt(ordinal);
+  device.Enter();
+  cuda::DeviceAddress address = 0;
+  auto backing = device.Allocate(bytes, &address);
+  context.pool = Pool::OnDevice(reinterpret_cast<std::byte*>(address), bytes, ordinal,
+                                std::move(backing));
+  auto memory = context.pool;
+  auto staging = std::make_unique<CudaStaging>(
+      std::move(memory), device.OpenCudaStream(std::move(context), StreamOptions{}));
+  *code = staging->Register();
+  if (*code != 0) return nullptr;
+  return staging;
+}
+
+}  // namespace orbitkv::cufile
