@@ -1,5 +1,6 @@
 // The module: the names of `Native` in src/binding/surface.ts, in its order.
 #include "addon/functions.h"
+#include "addon/node_api_support.h"
 
 namespace orbitkv::addon {
 namespace {
@@ -10,53 +11,53 @@ struct NamedFunction {
 };
 
 constexpr NamedFunction kSurface[] = {
-    {"probe", ProbeHost},
+    {"probe", Contained<ProbeHost>},
 
-    {"openPool", OpenPool},
-    {"closePool", ClosePool},
-    {"poolView", PoolView},
+    {"openPool", Contained<OpenPool>},
+    {"closePool", Contained<ClosePool>},
+    {"poolView", Contained<PoolView>},
 
-    {"openShard", OpenShard},
-    {"lockPath", LockPath},
-    {"unlockPath", UnlockPath},
-    {"closeShard", CloseShard},
+    {"openShard", Contained<OpenShard>},
+    {"lockPath", Contained<LockPath>},
+    {"unlockPath", Contained<UnlockPath>},
+    {"closeShard", Contained<CloseShard>},
 
-    {"createMemory", CreateSharedMemory},
-    {"importMemory", ImportMemory},
-    {"shareBuffer", ShareBuffer},
-    {"borrowMapping", BorrowMapping},
-    {"mappingView", MappingView},
-    {"releaseMapping", ReleaseMapping},
-    {"mappingsAlive", MappingsAlive},
-    {"defineTemplate", DefineTemplate},
-    {"releaseTemplate", ReleaseTemplate},
+    {"createMemory", Contained<CreateSharedMemory>},
+    {"importMemory", Contained<ImportMemory>},
+    {"shareBuffer", Contained<ShareBuffer>},
+    {"borrowMapping", Contained<BorrowMapping>},
+    {"mappingView", Contained<MappingView>},
+    {"releaseMapping", Contained<ReleaseMapping>},
+    {"mappingsAlive", Contained<MappingsAlive>},
+    {"defineTemplate", Contained<DefineTemplate>},
+    {"releaseTemplate", Contained<ReleaseTemplate>},
 
-    {"createSlots", CreateSlots},
-    {"slotClientWord", SlotClientWord},
-    {"slotFence", SlotFence},
-    {"slotManagerWord", SlotManagerWord},
-    {"slotState", SlotState},
-    {"slotFinish", SlotFinish},
-    {"releaseSlots", ReleaseSlots},
+    {"createSlots", Contained<CreateSlots>},
+    {"slotClientWord", Contained<SlotClientWord>},
+    {"slotFence", Contained<SlotFence>},
+    {"slotManagerWord", Contained<SlotManagerWord>},
+    {"slotState", Contained<SlotState>},
+    {"slotFinish", Contained<SlotFinish>},
+    {"releaseSlots", Contained<ReleaseSlots>},
 
-    {"openSlots", OpenSlots},
-    {"slotSubmit", SlotSubmit},
-    {"slotRaiseFence", SlotRaiseFence},
-    {"slotFree", SlotFree},
-    {"slotPoll", SlotPoll},
-    {"closeSlots", CloseSlots},
+    {"openSlots", Contained<OpenSlots>},
+    {"slotSubmit", Contained<SlotSubmit>},
+    {"slotRaiseFence", Contained<SlotRaiseFence>},
+    {"slotFree", Contained<SlotFree>},
+    {"slotPoll", Counted<SlotPoll>},
+    {"closeSlots", Contained<CloseSlots>},
 
-    {"crc32", Crc32},
-    {"crc32Variants", Crc32Variants},
+    {"crc32", Contained<Crc32>},
+    {"crc32Variants", Contained<Crc32Variants>},
 
-    {"socketPair", SocketPair},
-    {"openPort", OpenPort},
-    {"wake", WakePort},
-    {"wakeAll", WakeAll},
-    {"shutdown", Shutdown},
+    {"socketPair", Contained<SocketPair>},
+    {"openPort", Contained<OpenPort>},
+    {"wake", Contained<WakePort>},
+    {"wakeAll", Contained<WakeAll>},
+    {"shutdown", Contained<Shutdown>},
 
-    {"closeFd", CloseFd},
-    {"monotonicUs", ReadMonotonicUs},
+    {"closeFd", Contained<CloseFd>},
+    {"monotonicUs", Contained<ReadMonotonicUs>},
 };
 
 }  // namespace

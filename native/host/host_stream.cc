@@ -134,6 +134,7 @@ int HostStream::Checksum(int32_t tag, std::span<const double> descriptors, size_
 template <class T>
 int HostStream::Accept(T task) {
   if (in_flight() >= kJobsMax) return -EAGAIN;
+  context_.sink->Expect();
   if (!idle() || task.job.bytes > kInlineBytesMax) {
     Enqueue(std::move(task));
     return 0;
