@@ -12,10 +12,10 @@ import { must } from '../violation.js'
 
 /**
  * The full scan of what verbs own, against what they keep step by step: budgets are the sum of what is charged to them,
- * leases and queries are listed where they must be and nowhere else (O1, O8, D2, D3).
+ * leases and queries are listed where they must be and nowhere else (O1, O8, D2, D3). `interests`: all that storage has.
  */
-export function checkVerbs(context: Context, jobsMax: number): void {
-  const { queries, leaseRecords, leases, sessions, queryBudget, dramJobs, restoreJobs, storage } = context
+export function checkVerbs(context: Context, jobsMax: number, interests: number): void {
+  const { queries, leaseRecords, leases, sessions, queryBudget, dramJobs, restoreJobs } = context
   const { preparations, warmings } = context
   let leased = 0
   let asked = 0
@@ -72,7 +72,6 @@ export function checkVerbs(context: Context, jobsMax: number): void {
   must(warmings.count === hinted, 'O1', () => `${warmings.count} hints are open, sessions list ${hinted}`)
   checkBudgets(context)
   must(dramJobs.open <= jobsMax && restoreJobs.open <= jobsMax, 'D2', () => 'more jobs are open than a lane takes')
-  const { interests } = storage.gauges()
   must(interests >= holdsMin, 'O7', () => `${interests} interests cover ${holdsMin} that leases and queries hold`)
 }
 
