@@ -47,6 +47,7 @@ void OpenedPort::LetGo() {
 uint32_t OpenedPort::Close(int64_t max_ms) {
   if (port == nullptr) return 0;
   port->Cancel();
+  port->DropCompletions();
   const uint32_t left = port->Drain(max_ms);
   if (left > 0) {
     port->Detach();

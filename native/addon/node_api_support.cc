@@ -183,6 +183,18 @@ std::string ErrnoName(int error) {
   return "E" + std::to_string(error);
 }
 
+napi_value ThrowNoMemory(napi_env env) {
+  napi_value code;
+  napi_value message;
+  napi_value error;
+  napi_create_string_utf8(env, "ENOMEM", NAPI_AUTO_LENGTH, &code);
+  napi_create_string_utf8(env, "No memory for the addon's own records", NAPI_AUTO_LENGTH, &message);
+  napi_create_error(env, code, message, &error);
+  napi_set_named_property(env, error, "errno", Int32(env, ENOMEM));
+  napi_throw(env, error);
+  return nullptr;
+}
+
 napi_value ThrowErrno(napi_env env, int error, const std::string& message) {
   napi_value thrown;
   napi_create_error(env, Text(env, ErrnoName(error)), Text(env, message), &thrown);

@@ -77,6 +77,8 @@ void SetBoolean(napi_env env, napi_value object, const char* name, bool value);
 std::string ErrnoName(int error);
 /// Throws an Error with `code` and `errno` into JavaScript. Returns null, to be returned.
 napi_value ThrowErrno(napi_env env, int error, const std::string& message);
+/// ThrowErrno for ENOMEM, without allocating.
+napi_value ThrowNoMemory(napi_env env);
 /// Throws a TypeError that names the function and what it wanted.
 napi_value ThrowShape(napi_env env, const char* function, const char* wanted);
 
@@ -90,7 +92,24 @@ napi_value Guarded(napi_env env, Body&& body) {
   } catch (const std::system_error& error) {
     return ThrowErrno(env, error.code().value(), error.what());
   } catch (const std::bad_alloc&) {
-    return ThrowErrno(env, ENOMEM, "No memory for the addon's own records");
+    return ThrowNoMemory(env);
+  }
+}
+
+/// A function of the surface that nothing is thrown past: an exception may not cross the frames of
+/// the engine. Where even a lookup got no memory, the call throws into JavaScript.
+template <napi_callback function>
+napi_value Contained(napi_env env, napi_callback_info call) {
+  return Guarded(env, [&] { return function(env, call); });
+}
+
+/// The same for a call of the data path, which never throws: it says -ENOMEM.
+template <napi_callback function>
+napi_value Counted(napi_env env, napi_callback_info call) {
+  try {
+    return function(env, call);
+  } catch (const std::bad_alloc&) {
+    return Int32(env, -ENOMEM);
   }
 }
 

@@ -81,34 +81,34 @@ struct Method {
 
 /// The methods of `Port` in surface.ts, in its order.
 constexpr Method kMethods[] = {
-    {"report", Report},
-    {"pump", Pump},
-    {"park", Park},
-    {"inFlight", InFlight},
+    {"report", Contained<Report>},
+    {"pump", Counted<Pump>},
+    {"park", Counted<Park>},
+    {"inFlight", Contained<InFlight>},
 
-    {"openStream", OpenStream},
-    {"streamReport", ReportStream},
-    {"copy", Copy},
-    {"checksum", Checksum},
-    {"move", Move},
-    {"checksumMapped", ChecksumMapped},
-    {"openStaging", OpenStaging},
-    {"stagingRead", StagingRead},
-    {"stagingWrite", StagingWrite},
-    {"closeStream", CloseStream},
+    {"openStream", Contained<OpenStream>},
+    {"streamReport", Contained<ReportStream>},
+    {"copy", Counted<Copy>},
+    {"checksum", Counted<Checksum>},
+    {"move", Counted<Move>},
+    {"checksumMapped", Counted<ChecksumMapped>},
+    {"openStaging", Counted<OpenStaging>},
+    {"stagingRead", Counted<StagingRead>},
+    {"stagingWrite", Counted<StagingWrite>},
+    {"closeStream", Counted<CloseStream>},
 
-    {"listen", Listen},
-    {"closeListener", CloseListener},
-    {"connect", Connect},
-    {"adopt", Adopt},
-    {"peer", Peer},
-    {"takeFrame", TakeFrame},
-    {"takeFds", TakeFds},
-    {"send", Send},
-    {"closeConnection", CloseConnection},
+    {"listen", Contained<Listen>},
+    {"closeListener", Contained<CloseListener>},
+    {"connect", Contained<Connect>},
+    {"adopt", Contained<Adopt>},
+    {"peer", Contained<Peer>},
+    {"takeFrame", Counted<TakeFrame>},
+    {"takeFds", Contained<TakeFds>},
+    {"send", Counted<Send>},
+    {"closeConnection", Contained<CloseConnection>},
 
-    {"drain", Drain},
-    {"close", Close},
+    {"drain", Contained<Drain>},
+    {"close", Contained<Close>},
 };
 
 /// A property as memory that JavaScript and native code share; nothing when it is not of that type
@@ -211,7 +211,7 @@ napi_value WakePort(napi_env env, napi_callback_info call) {
 }
 
 napi_value WakeAll(napi_env env, napi_callback_info) {
-  for (const auto& sink : PortSinks().All()) sink->Wake();
+  PortSinks().ForEach([](CompletionSink& sink) { sink.Wake(); });
   return Undefined(env);
 }
 
@@ -222,7 +222,7 @@ napi_value Shutdown(napi_env env, napi_callback_info call) {
     return ThrowShape(env, "shutdown", "milliseconds");
   // Other threads' rings may be entered by their owners only: they wake now, and their cleanup
   // hooks drain.
-  for (const auto& sink : PortSinks().All()) sink->Wake();
+  PortSinks().ForEach([](CompletionSink& sink) { sink.Wake(); });
   const int64_t deadline_us = MonotonicUs() + int64_t{max_ms} * 1000;
   for (const auto& opened : Instance::Of(env).ports)
     opened->Close(std::max<int64_t>(0, (deadline_us - MonotonicUs()) / 1000));

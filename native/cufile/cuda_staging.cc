@@ -29,7 +29,8 @@ class CudaStaging : public Staging {
     const Functions& f = Library::Instance().functions();
     const int code = CodeOf(f.buffer_register(memory_->base(), memory_->bytes(), 0));
     if (code != 0) return code;
-    const int of_stream = CodeOf(f.stream_register(stream_->pointer(), abi::kStreamAllFixedAndAligned));
+    const int of_stream =
+        CodeOf(f.stream_register(stream_->pointer(), abi::kStreamAllFixedAndAligned));
     if (of_stream != 0) f.buffer_deregister(memory_->base());
     return of_stream;
   }
@@ -95,13 +96,14 @@ class CudaStaging : public Staging {
   void Detach() override { stream_->Detach(); }
 
  private:
-  cuda::ForeignJob Transfer(int32_t tag, std::shared_ptr<RegisteredFile> file,
-                            const Extent& extent, bool write) {
+  cuda::ForeignJob Transfer(int32_t tag, std::shared_ptr<RegisteredFile> file, const Extent& extent,
+                            bool write) {
     cuda::ForeignJob job;
     job.tag = tag;
     job.bytes = extent.bytes;
     job.holds = {file, words_, memory_};
-    job.enqueue = [words = words_, memory = memory_, file, extent, write](cuda::StreamPointer stream) {
+    job.enqueue = [words = words_, memory = memory_, file, extent,
+                   write](cuda::StreamPointer stream) {
       *words = {extent.bytes, static_cast<off_t>(extent.file_offset),
                 static_cast<off_t>(extent.staging_offset), 0};
       const Functions& f = Library::Instance().functions();
@@ -137,8 +139,8 @@ std::unique_ptr<Staging> OpenCudaStaging(int32_t ordinal, StreamContext context,
   device.Enter();
   cuda::DeviceAddress address = 0;
   auto backing = device.Allocate(bytes, &address);
-  context.pool = Pool::OnDevice(reinterpret_cast<std::byte*>(address), bytes, ordinal,
-                                std::move(backing));
+  context.pool =
+      Pool::OnDevice(reinterpret_cast<std::byte*>(address), bytes, ordinal, std::move(backing));
   auto memory = context.pool;
   auto staging = std::make_unique<CudaStaging>(
       std::move(memory), device.OpenCudaStream(std::move(context), StreamOptions{}));

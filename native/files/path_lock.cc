@@ -35,18 +35,18 @@ bool IsStillNamed(const Place& place, int fd) {
 std::shared_ptr<PathLock> LockPathFile(const std::string& path) {
   const Place place = OpenPlace(path);
   while (true) {
+    auto lock = std::make_shared<PathLock>();
     const int fd =
         OpenNoSymlinks(place.directory.get(), place.name, O_RDWR | O_CREAT | O_NONBLOCK, 0600);
     if (fd < 0) throw SystemError(-fd, "Cannot open the lock " + path);
-    auto lock = std::make_shared<PathLock>();
     lock->fd.Reset(fd);
     struct stat status {};
     if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))
       throw SystemError(EINVAL, "Refused " + path + " as a lock: it is not a regular file");
     // What is written below must not land in somebody's file that was given this name, too.
     if (status.st_uid != geteuid() || status.st_nlink > 1)
-      throw SystemError(EPERM, "Refused " + path +
-                                   " as a lock: it is another user's, or has a second name");
+      throw SystemError(
+          EPERM, "Refused " + path + " as a lock: it is another user's, or has a second name");
     if (flock(fd, LOCK_EX | LOCK_NB) != 0)
       throw SystemError(errno, "The lock " + path + " is held by " + HolderOf(fd));
     if (!IsStillNamed(place, fd)) continue;

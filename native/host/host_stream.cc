@@ -155,6 +155,7 @@ int HostStream::Transfer(int32_t tag, std::span<const double> gather,
 template <class T>
 int HostStream::Accept(T task) {
   if (in_flight() >= kJobsMax) return -EAGAIN;
+  context_.sink->Expect();
   if (!idle() || task.job.bytes > kInlineBytesMax) {
     Enqueue(std::move(task));
     return 0;

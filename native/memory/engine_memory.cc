@@ -4,6 +4,7 @@
 #include <limits>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "base/system_error.h"
@@ -58,6 +59,8 @@ EngineMemory& EngineMemory::Instance() {
 
 int32_t EngineMemory::Add(std::shared_ptr<Mapping> mapping) {
   const std::lock_guard lock(mutex_);
+  const size_t wanted = released_.size() + mappings_.size() + 1;
+  if (wanted > released_.capacity()) released_.reserve(2 * wanted);
   mappings_.emplace(next_, std::move(mapping));
   return next_++;
 }
@@ -77,10 +80,10 @@ void EngineMemory::ReleaseMapping(int32_t number) {
 void EngineMemory::Revoke(const Mapping& mapping) {
   Retired retired;
   const std::lock_guard lock(mutex_);
-  std::vector<int32_t> names;
-  for (const auto& [number, named] : mappings_)
-    if (named.get() == &mapping) names.push_back(number);
-  for (const int32_t number : names) Retire(number, retired);
+  for (auto at = mappings_.begin(); at != mappings_.end();) {
+    const auto& [number, named] = *at++;
+    if (named.get() == &mapping) Retire(number, retired);
+  }
 }
 
 void EngineMemory::Retire(int32_t number, Retired& retired) {
@@ -88,15 +91,10 @@ void EngineMemory::Retire(int32_t number, Retired& retired) {
   if (found == mappings_.end()) return;
   std::erase_if(released_, [](const auto& mapping) { return mapping.expired(); });
   released_.push_back(found->second);
-  retired.push_back(std::move(found->second));
-  mappings_.erase(found);
+  retired.mappings.insert(mappings_.extract(found));
   for (auto at = templates_.begin(); at != templates_.end();) {
-    if (at->second->Names(number)) {
-      retired.push_back(std::move(at->second));
-      at = templates_.erase(at);
-    } else {
-      ++at;
-    }
+    const auto here = at++;
+    if (here->second->Names(number)) retired.templates.insert(templates_.extract(here));
   }
 }
 

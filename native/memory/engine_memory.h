@@ -1,10 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "memory/copy_template.h"
@@ -38,17 +38,23 @@ class EngineMemory {
   void ReleaseTemplate(int32_t number);
 
  private:
-  using Retired = std::vector<std::shared_ptr<const void>>;
+  using Mappings = std::map<int32_t, std::shared_ptr<Mapping>>;
+  using Templates = std::map<int32_t, std::shared_ptr<const CopyTemplate>>;
+  struct Retired {
+    Mappings mappings;
+    Templates templates;
+  };
   /// Moves a name and the templates over it to `retired`, which is destroyed after the lock:
-  /// unmapping is slow.
+  /// unmapping is slow. Nodes move and room in `released_` was made by Add: what is given back
+  /// needs no memory.
   void Retire(int32_t number, Retired& retired);
   TemplateItem CheckItem(uint64_t index, std::span<const double> fields) const;
 
   mutable std::mutex mutex_;
   int32_t next_ = 1;
-  std::unordered_map<int32_t, std::shared_ptr<Mapping>> mappings_;
-  std::unordered_map<int32_t, std::shared_ptr<const CopyTemplate>> templates_;
-  /// Released, and perhaps still mapped.
+  Mappings mappings_;
+  Templates templates_;
+  /// Released, and perhaps still mapped. Always with room for every name in `mappings_`.
   std::vector<std::weak_ptr<Mapping>> released_;
 };
 

@@ -20,7 +20,16 @@ std::shared_ptr<Mapping> Mapping::Map(int fd, uint64_t bytes) {
   // Advice only: a child has no use for it, and a core dump is no place for a peer's memory.
   madvise(base, bytes, MADV_DONTFORK);
   madvise(base, bytes, MADV_DONTDUMP);
-  return std::make_shared<Mapping>(static_cast<std::byte*>(base), bytes);
+  return Own(static_cast<std::byte*>(base), bytes);
+}
+
+std::shared_ptr<Mapping> Mapping::Own(std::byte* base, uint64_t bytes) {
+  try {
+    return std::make_shared<Mapping>(base, bytes);
+  } catch (...) {
+    munmap(base, bytes);
+    throw;
+  }
 }
 
 std::shared_ptr<Mapping> Mapping::Lend(std::byte* base, uint64_t bytes) {

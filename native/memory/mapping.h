@@ -22,6 +22,9 @@ class Mapping {
   /// Maps the first `bytes` of a memfd of our own. Throws SystemError.
   static std::shared_ptr<Mapping> Map(int fd, uint64_t bytes);
 
+  /// Takes over what mmap() gave: unmapped with the object, or now when there is no memory for it.
+  static std::shared_ptr<Mapping> Own(std::byte* base, uint64_t bytes);
+
   /// Memory that somebody else owns and keeps in place while this object lives.
   static std::shared_ptr<Mapping> Lend(std::byte* base, uint64_t bytes);
 

@@ -87,7 +87,14 @@ std::shared_ptr<Pool> Pool::Open(size_t bytes, PoolPages pages) {
   RefuseWhatDoesNotFit(mapped);
   std::byte* base = MapAligned(mapped);
   if (base == nullptr) throw SystemError(errno, "Cannot map a pool of " + MiB(mapped));
-  std::shared_ptr<Pool> pool(new Pool(base, mapped));
+  std::unique_ptr<Pool> owner;
+  try {
+    owner.reset(new Pool(base, mapped));
+  } catch (...) {
+    munmap(base, mapped);
+    throw;
+  }
+  const std::shared_ptr<Pool> pool(std::move(owner));
   // Hints: what the kernel made of the first is read back, the others exist on every kernel that we
   // support.
   madvise(base, mapped, pages == PoolPages::kHuge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);

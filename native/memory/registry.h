@@ -5,7 +5,6 @@
 #include <mutex>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 namespace orbitkv {
 
@@ -44,12 +43,11 @@ class Registry {
     return thing;
   }
 
-  std::vector<std::shared_ptr<T>> All() const {
+  /// Calls `each(thing)` for everything that has a number, under the lock.
+  template <class Each>
+  void ForEach(Each&& each) const {
     const std::lock_guard lock(mutex_);
-    std::vector<std::shared_ptr<T>> all;
-    all.reserve(things_.size());
-    for (const auto& [number, thing] : things_) all.push_back(thing);
-    return all;
+    for (const auto& [number, thing] : things_) each(*thing);
   }
 
  private:

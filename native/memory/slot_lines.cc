@@ -41,7 +41,7 @@ std::shared_ptr<Mapping> MapLines(int fd, uint64_t bytes, int protection) {
     throw SystemError(errno, "Cannot map " + std::to_string(bytes) + " bytes of slots");
   // A child of fork() must not write the parent's lines.
   madvise(base, bytes, MADV_DONTFORK);
-  return std::make_shared<Mapping>(static_cast<std::byte*>(base), bytes);
+  return Mapping::Own(static_cast<std::byte*>(base), bytes);
 }
 
 }  // namespace

@@ -25,6 +25,8 @@ uint32_t LoadLittle32(const std::array<std::byte, kLengthBytes>& bytes) {
 }  // namespace
 
 int FrameReader::Receive(int socket, std::span<std::byte> target) {
+  // Before anything is received: a descriptor that came and found no room would be lost.
+  descriptors_.reserve(kDescriptorsMax);
   iovec part{target.data(), target.size()};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kDescriptorsMax)];
   msghdr message{};

@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 namespace orbitkv::net {
@@ -65,6 +66,18 @@ int SendQueue::Send(int socket, std::span<const std::byte> body, std::span<const
     }
   }
 
+  try {
+    return Queue(body, fds, word, sent);
+  } catch (const std::bad_alloc&) {
+    // A frame of which a part has gone cannot be taken back.
+    if (sent <= 0) return -ENOMEM;
+    Break();
+    return -EPIPE;
+  }
+}
+
+int SendQueue::Queue(std::span<const std::byte> body, std::span<const int> fds,
+                     std::span<const std::byte> word, ssize_t sent) {
   Frame frame;
   if (sent <= 0) {
     for (const int fd : fds) {
@@ -73,11 +86,11 @@ int SendQueue::Send(int socket, std::span<const std::byte> body, std::span<const
     }
   }
   frame.sent = sent > 0 ? static_cast<size_t>(sent) : 0;
-  frame.bytes.reserve(frame_bytes);
+  frame.bytes.reserve(word.size() + body.size());
   frame.bytes.insert(frame.bytes.end(), word.begin(), word.end());
   frame.bytes.insert(frame.bytes.end(), body.begin(), body.end());
-  queued_bytes_ += frame_bytes;
   frames_.push_back(std::move(frame));
+  queued_bytes_ += word.size() + body.size();
   return 0;
 }
 
@@ -85,9 +98,10 @@ void SendQueue::Flush(int socket) {
   while (!frames_.empty()) {
     Frame& frame = frames_.front();
     iovec part{frame.bytes.data() + frame.sent, frame.bytes.size() - frame.sent};
-    std::vector<int> fds;
-    for (const UniqueFd& fd : frame.descriptors) fds.push_back(fd.get());
-    const ssize_t sent = SendParts(socket, std::span(&part, 1), fds);
+    std::array<int, kDescriptorsMax> fds;
+    size_t count = 0;
+    for (const UniqueFd& fd : frame.descriptors) fds[count++] = fd.get();
+    const ssize_t sent = SendParts(socket, std::span(&part, 1), std::span(fds).first(count));
     if (sent == -EAGAIN) return;
     if (sent < 0) return Break();
     // Descriptors went with the first byte.

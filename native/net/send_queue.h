@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <deque>
 #include <span>
@@ -14,8 +16,8 @@ namespace orbitkv::net {
 class SendQueue {
  public:
   /// Sends a frame (its length word is added) or queues what the socket does not take; descriptors
-  /// are duplicated. Returns 0 or -errno: -EAGAIN when too much is queued, -EPIPE once the peer
-  /// has gone; then nothing of this frame was taken.
+  /// are duplicated. Returns 0 or -errno: -EAGAIN when too much is queued, -ENOMEM; then nothing of
+  /// this frame was taken. -EPIPE once the stream has ended, by the peer or by a frame cut short.
   int Send(int socket, std::span<const std::byte> body, std::span<const int> fds);
   /// Sends what is queued as far as the socket takes it.
   void Flush(int socket);
@@ -29,6 +31,10 @@ class SendQueue {
     std::vector<UniqueFd> descriptors;
   };
 
+  /// Queues a frame of which `sent` bytes have gone, or nothing; 0 or -errno. Throws
+  /// std::bad_alloc.
+  int Queue(std::span<const std::byte> body, std::span<const int> fds,
+            std::span<const std::byte> word, ssize_t sent);
   /// The peer takes no more; its side of the stream tells the rest.
   void Break();
 

@@ -13,12 +13,20 @@ CompletionSink::CompletionSink() : event_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
   if (!event_.valid()) throw SystemError(errno, "Cannot create an eventfd");
 }
 
+void CompletionSink::Expect() {
+  const std::lock_guard lock(mutex_);
+  const size_t wanted = queue_.size() + expected_ + 1;
+  if (wanted > queue_.capacity()) queue_.reserve(2 * wanted);
+  ++expected_;
+}
+
 void CompletionSink::Post(const Completion& completion) {
   bool first;
   {
     const std::lock_guard lock(mutex_);
     first = queue_.empty();
     queue_.push_back(completion);
+    --expected_;
   }
   // The owner takes everything at once and looks again before it sleeps, so one wake a batch is
   // enough.
@@ -28,6 +36,7 @@ void CompletionSink::Post(const Completion& completion) {
 void CompletionSink::PostLocal(const Completion& completion) {
   const std::lock_guard lock(mutex_);
   queue_.push_back(completion);
+  --expected_;
 }
 
 void CompletionSink::Wake() {
@@ -39,6 +48,11 @@ void CompletionSink::Wake() {
 void CompletionSink::Take(std::vector<Completion>& out) {
   const std::lock_guard lock(mutex_);
   out.insert(out.end(), queue_.begin(), queue_.end());
+  queue_.clear();
+}
+
+void CompletionSink::Drop() {
+  const std::lock_guard lock(mutex_);
   queue_.clear();
 }
 

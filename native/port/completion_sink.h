@@ -20,16 +20,22 @@ class CompletionSink {
   CompletionSink(const CompletionSink&) = delete;
   CompletionSink& operator=(const CompletionSink&) = delete;
 
-  /// From any thread: queues and wakes the owner if it sleeps.
+  /// From the owner's own thread: makes room for one completion that will be posted. Posting then
+  /// allocates nothing: a thread of the addon has nobody to tell that it could not. Throws
+  /// std::bad_alloc.
+  void Expect();
+  /// From any thread, once for each Expect(): queues and wakes the owner if it sleeps.
   void Post(const Completion& completion);
-  /// From the owner's own thread, inside a call on the port: queues only, the owner looks before it
-  /// sleeps.
+  /// As Post, from the owner's own thread, inside a call on the port: queues only, the owner looks
+  /// before it sleeps.
   void PostLocal(const Completion& completion);
   /// Wakes the owner from any thread, also when it is only about to sleep: a wake is never lost.
   void Wake();
 
   /// Owner: moves what is queued to the end of `out`.
   void Take(std::vector<Completion>& out);
+  /// Owner: forgets what is queued.
+  void Drop();
   bool empty() const;
   /// Owner: forgets wakes seen so far.
   void ClearWake();
@@ -40,6 +46,7 @@ class CompletionSink {
   UniqueFd event_;
   mutable std::mutex mutex_;
   std::vector<Completion> queue_;
+  size_t expected_ = 0;
 };
 
 /// Port number -> its sink; what wake() and wakeAll() look in.

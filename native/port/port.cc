@@ -94,19 +94,12 @@ Port::Port(PortOptions options)
       pool_(std::move(options.pool)),
       results_(options.results),
       sink_(std::make_shared<CompletionSink>()),
-      id_(PortSinks().Add(sink_)),
+      id_(sink_),
       slots_(depth_) {
   free_slots_.reserve(depth_);
   for (uint32_t slot = depth_; slot-- > 0;) free_slots_.push_back(slot);
-  try {
-    queue_ = MakeQueue(options.io, {depth_, sink_->event_fd(), pool_, options.enlist});
-  } catch (...) {
-    PortSinks().Remove(id_);
-    throw;
-  }
+  queue_ = MakeQueue(options.io, {depth_, sink_->event_fd(), pool_, options.enlist});
 }
-
-Port::~Port() { PortSinks().Remove(id_); }
 
 int Port::Pump(int32_t count, int32_t min_complete, int32_t timeout_us) {
   if (count < 0 || static_cast<uint32_t>(count) > depth_ || min_complete < 0 || timeout_us < 0)
@@ -271,13 +264,14 @@ bool Port::AwaitStreams(int64_t deadline_us, Until until) {
 }
 
 void Port::TakeSink() {
+  if (drops_) return sink_->Drop();
   taken_.clear();
   sink_->Take(taken_);
   for (const Completion& completion : taken_) Emit(completion);
 }
 
 void Port::TakeSockets() {
-  if (sockets_ == nullptr) return;
+  if (sockets_ == nullptr || drops_) return;
   taken_.clear();
   sockets_->Poll(taken_);
   for (const Completion& completion : taken_) Emit(completion);
@@ -322,9 +316,9 @@ void Port::Admit(const double* descriptor) {
     return;
   }
   const uint32_t number = free_slots_.back();
-  free_slots_.pop_back();
   slots_[number] = std::move(checked);
   queue_->Push(number, slots_[number].request);
+  free_slots_.pop_back();
 }
 
 int Port::Check(const std::array<double, kSubmissionDoubles>& descriptor, Slot& slot) const {
@@ -374,6 +368,7 @@ int Port::Check(const std::array<double, kSubmissionDoubles>& descriptor, Slot& 
 }
 
 void Port::Emit(const Completion& completion) {
+  if (drops_) return;
   if (written_ < completions_.size())
     completions_[written_++] = completion;
   else

@@ -18,6 +18,20 @@ namespace orbitkv {
 /// As SUBMISSION_DOUBLES in src/binding/surface.ts.
 inline constexpr size_t kSubmissionDoubles = 10;
 
+/// A name in PortSinks().
+class RegisteredSink {
+ public:
+  explicit RegisteredSink(std::shared_ptr<CompletionSink> sink)
+      : number_(PortSinks().Add(std::move(sink))) {}
+  RegisteredSink(const RegisteredSink&) = delete;
+  RegisteredSink& operator=(const RegisteredSink&) = delete;
+  ~RegisteredSink() { PortSinks().Remove(number_); }
+  int32_t number() const { return number_; }
+
+ private:
+  const int32_t number_;
+};
+
 enum class IoKind { kUring, kPosix };
 
 struct PortOptions {
@@ -42,9 +56,8 @@ class Port {
   explicit Port(PortOptions options);
   Port(const Port&) = delete;
   Port& operator=(const Port&) = delete;
-  ~Port();
 
-  int32_t id() const { return id_; }
+  int32_t id() const { return id_.number(); }
   IoQueueReport report() const { return queue_->report(); }
   /// Returns completions written or -errno, as in surface.ts. `timeout_us` is capped as in Park.
   int Pump(int32_t count, int32_t min_complete, int32_t timeout_us);
@@ -73,6 +86,9 @@ class Port {
   /// Asks the kernel to give up reads and writes where it can, and streams what they have not
   /// started; their completions still come.
   void Cancel();
+  /// Before the end: nobody will ask for completions, so none is kept, and draining allocates
+  /// nothing.
+  void DropCompletions() { drops_ = true; }
   /// Before quarantine: peers are let go, and streams touch no memory of JavaScript any more,
   /// whatever is in flight.
   void Detach();
@@ -117,7 +133,8 @@ class Port {
   const std::shared_ptr<Pool> pool_;
   const std::span<uint32_t> results_;
   const std::shared_ptr<CompletionSink> sink_;
-  const int32_t id_;
+  /// Its name for wake(), for as long as the port lives.
+  const RegisteredSink id_;
   /// Before the queue: a queue that ends must not outlive what its requests name.
   std::vector<Slot> slots_;
   std::vector<uint32_t> free_slots_;
@@ -126,6 +143,7 @@ class Port {
   std::vector<Completion> backlog_;
   size_t written_ = 0;
   bool resubmitted_ = false;
+  bool drops_ = false;
   std::unique_ptr<net::Sockets> sockets_;
   std::unique_ptr<IoQueue> queue_;
   std::vector<std::unique_ptr<Stream>> streams_;

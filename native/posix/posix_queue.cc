@@ -1,6 +1,5 @@
 #include "posix/posix_queue.h"
 
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -19,6 +18,8 @@ namespace {
 
 // Enough to keep a drive's queue from running empty, few enough to leave the cores to the lanes.
 constexpr size_t kThreads = 4;
+/// Place of the wake descriptor among those polled; results stand before it.
+constexpr size_t kWake = 1;
 
 int Perform(const IoRequest& request) {
   const auto offset = static_cast<off_t>(request.offset);
@@ -31,8 +32,13 @@ int Perform(const IoRequest& request) {
 }  // namespace
 
 PosixQueue::PosixQueue(const IoQueueOptions& options)
-    : watched_{options.wake_fd}, done_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    : done_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+      polled_{{done_fd_.get(), POLLIN, 0}, {options.wake_fd, POLLIN, 0}} {
   if (!done_fd_.valid()) throw SystemError(errno, "Cannot create an eventfd");
+  // All that a request needs on its way: nothing allocates between its push and its result.
+  pushed_.reserve(options.depth);
+  queue_.reserve(options.depth);
+  done_.reserve(options.depth);
 }
 
 PosixQueue::~PosixQueue() {
@@ -60,7 +66,7 @@ void PosixQueue::Work() {
     work_.wait(lock, [this] { return stop_ || !queue_.empty(); });
     if (queue_.empty()) return;
     Queued next = std::move(queue_.front());
-    queue_.pop_front();
+    queue_.erase(queue_.begin());
     lock.unlock();
     const IoResult result{next.slot, Perform(next.request)};
     next.request.file.reset();
@@ -77,7 +83,7 @@ void PosixQueue::Announce() {
 
 IoQueueReport PosixQueue::report() const { return {"posix", 0, false, false}; }
 
-void PosixQueue::Watch(int fd) { watched_.push_back(fd); }
+void PosixQueue::Watch(int fd) { polled_.push_back({fd, POLLIN, 0}); }
 
 void PosixQueue::Push(uint32_t slot, const IoRequest& request) {
   pushed_.push_back({slot, request});
@@ -97,13 +103,10 @@ int PosixQueue::Advance(uint32_t events, int64_t wait_us) {
   }
   if (events == 0 || wait_us <= 0) return 0;
   // One result is enough to come back: the port looks and sleeps again when it wants more.
-  std::vector<pollfd> polled;
-  polled.push_back({done_fd_.get(), POLLIN, 0});
-  for (const int fd : watched_) polled.push_back({fd, POLLIN, 0});
   const timespec timeout{wait_us / 1'000'000, wait_us % 1'000'000 * 1000};
-  const int ready = ppoll(polled.data(), polled.size(), &timeout, nullptr);
+  const int ready = ppoll(polled_.data(), polled_.size(), &timeout, nullptr);
   if (ready < 0) return errno == EINTR ? 0 : -errno;
-  if ((polled[1].revents & POLLIN) != 0) woken_ = true;
+  if ((polled_[kWake].revents & POLLIN) != 0) woken_ = true;
   return 0;
 }
 

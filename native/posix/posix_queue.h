@@ -1,7 +1,8 @@
 #pragma once
 
+#include <poll.h>
+
 #include <condition_variable>
-#include <deque>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -39,15 +40,17 @@ class PosixQueue final : public IoQueue {
   void Announce();
 
   std::vector<Queued> pushed_;
-  std::vector<int> watched_;
   bool woken_ = false;
 
   std::mutex mutex_;
   std::condition_variable work_;
-  std::deque<Queued> queue_;
+  /// Short: at most the depth. What is taken from its front moves the rest up.
+  std::vector<Queued> queue_;
   std::vector<IoResult> done_;
   bool stop_ = false;
   UniqueFd done_fd_;
+  /// Results, the wake descriptor, and what else is watched.
+  std::vector<pollfd> polled_;
   /// Last: they use everything above.
   std::vector<std::thread> threads_;
 };

@@ -16,25 +16,41 @@ export interface InProcessSession {
   lanesEnded(): void
 }
 
+/** Told of the end of the lanes before a session is there: a Manager that dies may leave its end of the pair open. */
+export interface Connecting {
+  readonly begun: Set<() => void>
+}
+
 /**
- * Connects over a pair of sockets. `hand` gives the Manager its end, and takes the descriptor whatever comes of it.
+ * Connects over a pair of sockets. Until the session is there, `connecting.begun` holds what it would be told of the
+ * lanes' end with. `hand` gives the Manager its end, and takes the descriptor whatever comes of it.
  * @throws what `hand` throws; Error of the system (EMFILE); CancelledError by the signal.
  */
 export async function connectInProcess(
   native: Native,
   hand: (fd: number) => void | Promise<void>,
-  options: Greeting & WaitOptions,
+  options: Greeting & WaitOptions & Connecting,
 ): Promise<InProcessSession> {
   const [ours, theirs] = native.socketPair()
   const link = openLink(native, ours, theirs)
+  const lanesEnded = () => link.lanesEnded()
+  options.begun.add(lanesEnded)
   try {
-    await hand(theirs)
+    await handOver(link, theirs, hand)
+    const client = await greetOver(link, (fd) => native.closeFd(fd), options)
+    return { client, lanesEnded }
+  } finally {
+    options.begun.delete(lanesEnded)
+  }
+}
+
+async function handOver(link: Link, fd: number, hand: (fd: number) => void | Promise<void>): Promise<void> {
+  try {
+    await hand(fd)
   } catch (error) {
     link.close()
     throw error
   }
-  const client = await greetOver(link, (fd) => native.closeFd(fd), options)
-  return { client, lanesEnded: () => link.lanesEnded() }
 }
 
 function openLink(native: Native, ours: number, theirs: number): InProcessLink {

@@ -56,6 +56,8 @@ export class NativeLink implements Link {
 
   poll(each: (event: LinkEvent) => void): void {
     const count = this.#port.pump(0, 0, 0)
+    // What came may be lost with it: no request would ever know whether its answer was among that.
+    if (count < 0) return each({ kind: 'closed' })
     for (let i = 0; i < count && this.#open; i++) {
       const kind = this.#completions[i * COMPLETION_WORDS + 3]
       if (kind === COMPLETION.frame) this.#takeFrame(each)

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { closeSync, fstatSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import type { Registry } from 'prom-client'
 import { DRAM_WORKER_ENTRY, DRAM_WORKER_LAYOUT, type DramWorkerParams } from '../actors/dram-worker/params.js'
@@ -108,6 +109,8 @@ export class RunningManager {
   readonly drainAsked: Promise<void>
   /** Resolves when a cuFile failure stops new cuFile work until restart, with what the device said; else never. */
   readonly ssdFellBack: Promise<number>
+  /** Descriptors handed to the manager worker, with their inodes: it may die before it takes one. */
+  private readonly handed = new Map<number, number>()
   private serving = true
 
   private constructor(parts: {
@@ -316,6 +319,7 @@ export class RunningManager {
 
   /** Serves one end of a connected socket as a session. The descriptor is the manager worker's from here on. */
   adopt(fd: number): void {
+    this.handed.set(fd, fstatSync(fd).ino)
     this.outbox.send({ kind: 'adopt', fd })
     this.seat.flush()
   }
@@ -328,7 +332,17 @@ export class RunningManager {
     this.serving = false
     await Promise.all(this.lanes.map((lane) => lane.terminate()))
     this.seat.close()
+    for (const [fd, inode] of this.handed) closeIfStill(fd, inode)
     this.release()
+  }
+}
+
+/** Closes a descriptor that still is what it was when it had this inode. Whoever took it has closed it, or will not. */
+function closeIfStill(fd: number, inode: number): void {
+  try {
+    if (fstatSync(fd).ino === inode) closeSync(fd)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EBADF') throw error
   }
 }
 

@@ -75,6 +75,7 @@ class RemoteHost implements EngineHost {
   readonly #port: MessagePort
   readonly #control: Remote<Control>
   readonly #sessions = new Set<InProcessSession>()
+  readonly #connecting = new Set<() => void>()
   readonly #closed: Promise<never>
   #calls = 0
   #open = true
@@ -91,6 +92,7 @@ class RemoteHost implements EngineHost {
     this.#closed.catch(() => {})
     port.unref()
     void this.#control.lanesEnded().then(() => {
+      for (const lanesEnded of this.#connecting) lanesEnded()
       for (const session of this.#sessions) session.lanesEnded()
     })
   }
@@ -122,6 +124,7 @@ class RemoteHost implements EngineHost {
       engine: 'orbitkv embedded',
       engineVersion: '1',
       signal: options.signal,
+      begun: this.#connecting,
     })
     this.#sessions.add(session)
     return session

@@ -30,6 +30,7 @@ export class Runtime implements EngineHost {
   readonly #engines = new Set<HostedEngine>()
   readonly #outposts = new Set<Outpost>()
   readonly #mappings = new Set<number>()
+  readonly #connecting = new Set<() => void>()
   #control: InProcessSession | null = null
   #state: 'serving' | 'draining' | 'closed' | 'died' = 'serving'
   #closing: Promise<DrainReport> | null = null
@@ -84,7 +85,8 @@ export class Runtime implements EngineHost {
 
   async connect(options: WaitOptions): Promise<InProcessSession> {
     this.#check()
-    return await connectInProcess(this.native, (fd) => this.adopt(fd), { ...GREETING, signal: options.signal })
+    const greeting = { ...GREETING, signal: options.signal, begun: this.#connecting }
+    return await connectInProcess(this.native, (fd) => this.adopt(fd), greeting)
   }
 
   /** Serves the other end of a socket pair; the descriptor is taken whatever comes. @throws ClosedError */
@@ -182,6 +184,7 @@ export class Runtime implements EngineHost {
   async #end(): Promise<void> {
     for (const outpost of this.#outposts) outpost.lanesEnded()
     this.#outposts.clear()
+    for (const lanesEnded of this.#connecting) lanesEnded()
     this.#control?.lanesEnded()
     for (const engine of this.#engines) engine.lanesEnded()
     await Promise.all([this.#control?.client.close(), ...[...this.#engines].map((engine) => engine.close())])

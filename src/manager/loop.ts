@@ -8,7 +8,8 @@ import { replyCodec as ssdReplies, requestCodec as ssdRequests } from '../actors
 import { replyCodec as writeReplies, requestCodec as writeRequests } from '../actors/writeback/messages.js'
 import { opening } from '../binding/errors.js'
 import { loadNative } from '../binding/load.js'
-import { COMPLETION, COMPLETION_WORDS, SUBMISSION_DOUBLES } from '../binding/surface.js'
+import { COMPLETION, COMPLETION_WORDS, type Port, SUBMISSION_DOUBLES } from '../binding/surface.js'
+import { IoError } from '../shared/base/errors.js'
 import type { Tally } from '../shared/base/tally.js'
 import { FRAME_BYTES_MAX } from '../shared/layout/wire/limits.js'
 import { controlReplyCodec, controlRequestCodec } from './codecs.js'
@@ -27,6 +28,19 @@ const PORT_DEPTH = 8
 const COMPLETIONS = 512
 /** How stale a gauge may be while the manager works. */
 const GAUGES_US = 50_000
+
+/** Of takeFrame: the connection, or its frame, is no more. */
+const EBADF = 9
+const EAGAIN = 11
+
+/** The connection of an adopted descriptor, or null: then the port has closed it, and its other end reads the end. */
+function adoptedBy(port: Port, fd: number): number | null {
+  try {
+    return port.adopt(fd)
+  } catch {
+    return null
+  }
+}
 
 /** The manager worker: takes frames and replies, steps the machine, performs what it decides, sleeps in one place. */
 function main(): void {
@@ -100,11 +114,8 @@ function main(): void {
 
   const accepted = (connection: number) => step({ kind: 'accepted', connection, ...port.peer(connection) })
   const adopt = (fd: number) => {
-    try {
-      accepted(port.adopt(fd))
-    } catch {
-      // No descriptor is left to watch it with. The port has closed it, so its other end reads the end of the stream.
-    }
+    const connection = adoptedBy(port, fd)
+    if (connection !== null) accepted(connection)
   }
 
   const inboxes: LaneInbox[] = [
@@ -133,7 +144,9 @@ function main(): void {
       if (result >= 0) accepted(result)
     } else if (kind === COMPLETION.frame) {
       const bytes = port.takeFrame(tag, frame)
-      if (bytes < 0) return
+      if (bytes === -EBADF || bytes === -EAGAIN) return
+      // What it says is lost, and a client waits for the slot of a request until it is answered or this process ends.
+      if (bytes < 0) throw new IoError('io_read_failed', `Cannot take a frame: errno ${-bytes}`, { errno: -bytes })
       step({ kind: 'frame', connection: tag, frame: frame.subarray(0, bytes), fds: port.takeFds(tag) })
     } else if (kind === COMPLETION.closed || kind === COMPLETION.peerExited) {
       step({ kind: 'connection-ended', connection: tag })

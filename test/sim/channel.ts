@@ -65,11 +65,11 @@ export class Channel<M> {
   }
 
   #carry(record: RawRecord): void {
-    const { clock, delayUs, credited, faults } = this.#options
+    const { clock, delayUs, faults } = this.#options
     this.#inRing++
     const strike = faults.strike()
     const lateUs = strike?.kind === 'record-delayed' ? 1_000 + strike.amount * 40 : 0
-    const heldUs = strike?.kind === 'ring-held' && !credited ? 1_000 + strike.amount * 40 : 0
+    const heldUs = strike?.kind === 'ring-held' ? 1_000 + strike.amount * 40 : 0
     // Never earlier than the one before it: a ring keeps its order.
     this.#lastAtUs = Math.max(this.#lastAtUs, clock.nowUs + delayUs.next() + lateUs)
     this.#receiver.post(this.#lastAtUs - clock.nowUs, () => {

@@ -58,7 +58,7 @@ export class RankPages {
       const at = wordOf(segment, page)
       const who = this.model.who(key, group, this.rank, segment)
       writeContent(this.memory.words, at, segment.words, who, version)
-      writeContent(this.memory.shadowWords, at, segment.words, who, version)
+      this.memory.shadowWords.set(this.memory.words.subarray(at, at + segment.words), at)
     }
   }
 

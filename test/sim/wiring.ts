@@ -202,7 +202,14 @@ export class Wiring {
   ): Channel<M> {
     const { world, clock } = this.#process
     const full = () => world.faults.fired('ring-full')
-    const options = { clock, delayUs: world.ringUs, capacity, credited, full, faults: world.rings }
+    const options = {
+      clock,
+      delayUs: world.ringUs,
+      capacity,
+      credited,
+      full,
+      faults: credited ? world.replyRings : world.rings,
+    }
     const channel = new Channel(name, codec, to, deliver, options)
     this.channels.push(channel as unknown as Channel<never>)
     return channel

@@ -73,6 +73,8 @@ export class World {
   readonly sends: FaultSite<'peer-stuck'>
   readonly wakes: FaultSite<(typeof WAKE_FAULTS)[number]>
   readonly rings: FaultSite<(typeof RING_FAULTS)[number]>
+  /** Credits keep room in a ring of replies: its receiver may be late with them, and not with giving them back. */
+  readonly replyRings: FaultSite<(typeof RING_FAULTS)[number]>
   readonly processes: FaultSite<(typeof PROCESS_FAULTS)[number]>
   readonly faults: FaultTally
   readonly engines: readonly Engine[]
@@ -112,6 +114,7 @@ export class World {
     this.sends = this.site('sends', plan.sends, ['peer-stuck'])
     this.wakes = this.site('wakes', plan.wakes, WAKE_FAULTS)
     this.rings = this.site('rings', plan.rings, RING_FAULTS)
+    this.replyRings = this.site('rings of replies', plan.rings, ['record-delayed'])
     this.processes = this.site('processes', plan.processes, PROCESS_KINDS)
     this.models = plan.models.map((model, number) => new Model(number, model))
     this.manager = this.#start()

@@ -96,6 +96,7 @@ void ReadsUnderFire(IoKind io) {
   CLAIM(bench.completions[0].result == static_cast<int32_t>(2 * kMiB));
 
   const auto sink = PortSinks().Find(bench.port.id());
+  for (int i = 0; i < kPosts; ++i) sink->Expect();
   std::thread poster([&] {
     for (int i = 0; i < kPosts; ++i) sink->Post({i, 0, 0, CompletionKind::kStream});
   });

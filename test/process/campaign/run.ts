@@ -106,16 +106,24 @@ class Strand {
   }
 }
 
+const startMs = performance.now()
+
+function report(): string {
+  const seconds = Math.round((performance.now() - startMs) / 1_000)
+  return JSON.stringify({ seed, seconds, ...results }, null, json ? 0 : 2)
+}
+
 async function main(): Promise<void> {
   process.stderr.write(`seed ${seed}\n`)
+  process.once('SIGINT', () => {
+    process.stdout.write(`${report()}\n`)
+    process.stderr.write('interrupted\n')
+    process.exit(130)
+  })
   if (counts.pointsVisited > 0) await testAddon()
-  const startMs = performance.now()
   await Promise.all(Array.from({ length: STRANDS }, (_, place) => new Strand(place).run()))
-  const seconds = (performance.now() - startMs) / 1_000
-  const report = { seed, seconds: Math.round(seconds), ...results }
+  process.stdout.write(`${report()}\n`)
   const bad = verdict()
-  if (json) process.stdout.write(`${JSON.stringify(report)}\n`)
-  else process.stdout.write(`${JSON.stringify(report, null, 2)}\n`)
   for (const text of bad) process.stderr.write(`${text}\n`)
   process.exitCode = bad.length === 0 ? 0 : 1
 }

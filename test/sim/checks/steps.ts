@@ -6,18 +6,20 @@ import { checkVerbs } from './verbs.js'
 /** What is checked after every single step of the Manager's machine. */
 export class StepChecks {
   readonly #context: Context
-  readonly #storage: StorageCheck
+  readonly #storage: Storage
+  readonly #scans: StorageCheck
   readonly #jobsMax: number
 
   constructor(context: Context, storage: Storage, jobsMax: number) {
     this.#context = context
-    this.#storage = new StorageCheck(storage)
+    this.#storage = storage
+    this.#scans = new StorageCheck(storage)
     this.#jobsMax = jobsMax
   }
 
   /** `worked`: an input, or a tick that was due; any other tick finds nothing to do. */
   after(worked: boolean): void {
-    this.#storage.mustAgree()
-    if (worked) checkVerbs(this.#context, this.#jobsMax)
+    this.#scans.mustAgree()
+    if (worked) checkVerbs(this.#context, this.#jobsMax, this.#storage.entries.interests)
   }
 }

@@ -12,10 +12,10 @@ import { must } from '../violation.js'
 
 /**
  * The full scan of what verbs own, against what they keep step by step: budgets are the sum of what is charged to them,
- * leases and queries are listed where they must be and nowhere else (O1, O8, D2, D3).
+ * leases and queries are listed where they must be and nowhere else (O1, O8, D2, D3). `interests`: all that storage has.
  */
-export function checkVerbs(context: Context, jobsMax: number): void {
-  const { queries, leaseRecords, leases, sessions, queryBudget, devices, storage } = context
+export function checkVerbs(context: Context, jobsMax: number, interests: number): void {
+  const { queries, leaseRecords, leases, sessions, queryBudget, devices } = context
   const { preparations, warmings } = context
   let leased = 0
   let asked = 0
@@ -74,7 +74,6 @@ export function checkVerbs(context: Context, jobsMax: number): void {
   for (const { dramJobs, restoreJobs } of devices) {
     must(dramJobs.open <= jobsMax && restoreJobs.open <= jobsMax, 'D2', () => 'more jobs are open than a lane takes')
   }
-  const { interests } = storage.gauges()
   must(interests >= holdsMin, 'O7', () => `${interests} interests cover ${holdsMin} that leases and queries hold`)
 }
 

@@ -1,0 +1,3 @@
+import { constants } from 'node:os'
+
+export const { EAGAIN, EIO, ENOSPC } = constants.errno
