@@ -48,6 +48,9 @@ constexpr NamedFunction kSurface[] = {
 
     {"crc32", Crc32},
     {"crc32Variants", Crc32Variants},
+    {"fp8Encode", EncodeFp8},
+    {"fp8Decode", DecodeFp8},
+    {"fp8Variants", Fp8Variants},
 
     {"socketPair", SocketPair},
     {"openPort", OpenPort},
