@@ -14,6 +14,7 @@ const BENCHES: Readonly<Record<string, () => Promise<{ readonly run: Bench }>>> 
   ssd: () => import('./ssd.js'),
   restore: () => import('./restore.js'),
   directory: () => import('./directory.js'),
+  codec: () => import('./codec.js'),
 }
 
 async function main(): Promise<void> {

@@ -12,7 +12,7 @@ const PATTERNS = 65_536
 const NOT_IN_RANGE = -1
 
 /** The number that 16 bits mean: the definition of both formats, without a bit trick. */
-function valueOf(source: Source, bits: number): number {
+function meaningOf(source: Source, bits: number): number {
   const mantissaBits = source === 'bf16' ? 7 : 10
   const exponentBits = 15 - mantissaBits
   const exponent = (bits >> mantissaBits) & (2 ** exponentBits - 1)
@@ -46,7 +46,7 @@ function nearestCode(value: number, negative: boolean): number {
 const CODES = new Map(
   SOURCES.map((source) => [
     source,
-    Int16Array.from({ length: PATTERNS }, (_, bits) => nearestCode(valueOf(source, bits), bits >= 0x8000)),
+    Int16Array.from({ length: PATTERNS }, (_, bits) => nearestCode(meaningOf(source, bits), bits >= 0x8000)),
   ]),
 )
 const codesOf = (source: Source): Int16Array => CODES.get(source) as Int16Array
@@ -70,7 +70,9 @@ function inRange(source: Source): { bits: Uint16Array; expected: Uint8Array } {
 test('FP8: the oracle agrees with the published counts and values', (t) => {
   const counts = SOURCES.map((source) => codesOf(source).filter((code) => code === NOT_IN_RANGE).length)
   t.deepEqual(counts, [30_782, 16_894])
-  const rounded = [0, 1, 1.5, 2 ** 10 * 2 ** -7, 1.0625 * 1024, 17 * 1024].map((each) => nearestCode(each / 1024, false))
+  const rounded = [0, 1, 1.5, 2 ** 10 * 2 ** -7, 1.0625 * 1024, 17 * 1024].map((each) =>
+    nearestCode(each / 1024, false),
+  )
   t.deepEqual(rounded, [0x00, 0x00, 0x01, 0x04, 0x38, 0x58])
   t.deepEqual([nearestCode(1.1875, false), nearestCode(448, false), nearestCode(-0, true)], [0x3a, 0x7e, 0x80])
 })
@@ -123,7 +125,7 @@ for (const variant of VARIANTS) {
       const bits = new Uint16Array(codes.length)
       t.true(native.fp8Decode(codes, bytesOf(bits), source, variant))
       for (const [i, code] of codes.entries()) {
-        const value = valueOf(source, bits[i] as number)
+        const value = meaningOf(source, bits[i] as number)
         t.is(Math.abs(value), magnitudeOf(code & 0x7f), `code ${code}`)
         t.is((bits[i] as number) >> 15, code >> 7, `sign of ${code}`)
       }
