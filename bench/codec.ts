@@ -13,7 +13,7 @@ import { estimate, median, ratios, rounded } from './support/statistics.js'
 const SIZES = [16 * MIB, 256 * KIB, 4 * KIB]
 const SAMPLE_MS = 100
 const SAMPLE_MS_QUICK = 10
-const FP8_BACKENDS = ['portable', 'avx2', 'avx512']
+const FP8_BACKENDS = ['portable', 'avx2', 'avx512', 'avx512vbmi']
 const CRC_BACKENDS = ['portable', 'pclmul', 'vpclmul', 'vpclmul512']
 
 interface Load {

@@ -1,9 +1,9 @@
 // What bench/codec measures: one codec, one direction, one size, on one thread, and memcpy of as
 // many bytes right after it. The codecs are the product's own objects.
 //
-// Reads samples from standard input, one a line: "codec direction backend bytes milliseconds", bytes
-// on the 16-bit side. Answers each with "GiB/s of the codec, GiB/s of memcpy", in logical bytes, or
-// with "absent" for a backend that this processor lacks.
+// Reads samples from standard input, one a line: "codec direction backend bytes milliseconds",
+// bytes on the 16-bit side. Answers each with "GiB/s of the codec, GiB/s of memcpy", in logical
+// bytes, or with "absent" for a backend that this processor lacks.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -91,7 +91,8 @@ int main() {
     std::string codec, direction, backend;
     size_t bytes = 0;
     int milliseconds = 0;
-    if (!(words >> codec >> direction >> backend >> bytes >> milliseconds)) Die("malformed: " + line);
+    if (!(words >> codec >> direction >> backend >> bytes >> milliseconds))
+      Die("malformed: " + line);
     const Memory values = Allocate(bytes), copy = Allocate(bytes), codes = Allocate(bytes / 2);
     const size_t count = bytes / 2;
     std::function<void()> work;

@@ -28,7 +28,7 @@ struct Format {
     return static_cast<uint16_t>(((exponent + bias) << mantissa_bits) |
                                  (eighths << (mantissa_bits - 3)));
   }
-  constexpr uint16_t largest() const { return Bits(8, 6); }          // 448
+  constexpr uint16_t largest() const { return Bits(8, 6); }           // 448
   constexpr uint16_t smallest_normal() const { return Bits(-6, 0); }  // 2^-6
 
   /// thresholds()[n]: a subnormal magnitude above it rounds to at least n + 1. They are the ties
@@ -90,11 +90,13 @@ bool EncodeBf16Avx512(const uint8_t* values, size_t count, uint8_t* codes) noexc
 bool DecodeBf16Avx512(const uint8_t* codes, size_t count, uint8_t* values) noexcept;
 bool EncodeFp16Avx512(const uint8_t* values, size_t count, uint8_t* codes) noexcept;
 bool DecodeFp16Avx512(const uint8_t* codes, size_t count, uint8_t* values) noexcept;
+bool DecodeBf16Vbmi(const uint8_t* codes, size_t count, uint8_t* values) noexcept;
+bool DecodeFp16Vbmi(const uint8_t* codes, size_t count, uint8_t* values) noexcept;
 #endif
 
-/// The tails of the vector kernels, and all of the portable one.
+/// The tails of the vector kernels.
 template <Format kFormat>
-bool EncodePortable(const uint8_t* values, size_t count, uint8_t* codes) noexcept {
+bool EncodeTail(const uint8_t* values, size_t count, uint8_t* codes) noexcept {
   uint16_t largest = 0;
   for (size_t i = 0; i < count; ++i) {
     uint16_t value;
@@ -107,7 +109,7 @@ bool EncodePortable(const uint8_t* values, size_t count, uint8_t* codes) noexcep
 }
 
 template <Format kFormat>
-bool DecodePortable(const uint8_t* codes, size_t count, uint8_t* values) noexcept {
+bool DecodeTail(const uint8_t* codes, size_t count, uint8_t* values) noexcept {
   bool sound = true;
   for (size_t i = 0; i < count; ++i) {
     const uint16_t value = DecodeOne<kFormat>(codes[i]);

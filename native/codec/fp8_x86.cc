@@ -21,6 +21,7 @@ namespace {
 
 #define ORBITKV_AVX2 __attribute__((target("avx2")))
 #define ORBITKV_AVX512 __attribute__((target("avx512f,avx512bw,avx2")))
+#define ORBITKV_VBMI __attribute__((target("avx512vbmi,avx512f,avx512bw,avx2")))
 
 constexpr short Lane(int bits) { return static_cast<short>(bits); }
 
@@ -36,8 +37,8 @@ ORBITKV_AVX2 inline __m256i Encode16(__m256i values, __m256i& largest) {
   const __m256i magnitude = _mm256_and_si256(values, _mm256_set1_epi16(Lane(kMagnitude)));
   largest = _mm256_max_epu16(largest, magnitude);
   constexpr int kHalf = (1 << (kFormat.dropped() - 1)) - 1;
-  const __m256i odd = _mm256_and_si256(_mm256_srli_epi16(magnitude, kFormat.dropped()),
-                                       _mm256_set1_epi16(1));
+  const __m256i odd =
+      _mm256_and_si256(_mm256_srli_epi16(magnitude, kFormat.dropped()), _mm256_set1_epi16(1));
   const __m256i rounded =
       _mm256_add_epi16(_mm256_add_epi16(magnitude, odd), _mm256_set1_epi16(Lane(kHalf)));
   const __m256i normal = _mm256_sub_epi16(_mm256_srli_epi16(rounded, kFormat.dropped()),
@@ -45,8 +46,8 @@ ORBITKV_AVX2 inline __m256i Encode16(__m256i values, __m256i& largest) {
   // A comparison that holds is -1.
   __m256i subnormal = _mm256_setzero_si256();
   for (const uint16_t threshold : kFormat.thresholds())
-    subnormal = _mm256_sub_epi16(
-        subnormal, _mm256_cmpgt_epi16(magnitude, _mm256_set1_epi16(Lane(threshold))));
+    subnormal = _mm256_sub_epi16(subnormal,
+                                 _mm256_cmpgt_epi16(magnitude, _mm256_set1_epi16(Lane(threshold))));
   const __m256i small =
       _mm256_cmpgt_epi16(_mm256_set1_epi16(Lane(kFormat.smallest_normal())), magnitude);
   const __m256i sign = _mm256_and_si256(_mm256_srli_epi16(values, 8), _mm256_set1_epi16(0x80));
@@ -66,16 +67,14 @@ ORBITKV_AVX2 inline __m256i Decode16(__m256i codes) {
   const __m256i table = _mm256_broadcastsi128_si256(
       _mm_loadu_si128(reinterpret_cast<const __m128i*>(kSubnormals.data())));
   const __m256i magnitude = _mm256_and_si256(codes, _mm256_set1_epi16(0x7f));
-  const __m256i normal =
-      _mm256_slli_epi16(_mm256_add_epi16(magnitude, _mm256_set1_epi16(Lane(kFormat.rebias()))),
-                        kFormat.dropped());
+  const __m256i normal = _mm256_slli_epi16(
+      _mm256_add_epi16(magnitude, _mm256_set1_epi16(Lane(kFormat.rebias()))), kFormat.dropped());
   // Bytes 2n and 2n + 1 of the table, in each lane.
   const __m256i places = _mm256_add_epi16(_mm256_mullo_epi16(magnitude, _mm256_set1_epi16(0x0202)),
                                           _mm256_set1_epi16(0x0100));
   const __m256i subnormal = _mm256_shuffle_epi8(table, places);
   const __m256i small = _mm256_cmpgt_epi16(_mm256_set1_epi16(kFirstNormal), magnitude);
-  const __m256i sign =
-      _mm256_slli_epi16(_mm256_and_si256(codes, _mm256_set1_epi16(0x80)), 8);
+  const __m256i sign = _mm256_slli_epi16(_mm256_and_si256(codes, _mm256_set1_epi16(0x80)), 8);
   return _mm256_or_si256(_mm256_blendv_epi8(normal, subnormal, small), sign);
 }
 
@@ -88,8 +87,8 @@ ORBITKV_AVX512 inline __m256i Encode32(__m512i values, __m512i& largest) {
   const __m512i magnitude = _mm512_and_si512(values, _mm512_set1_epi16(Lane(kMagnitude)));
   largest = _mm512_max_epu16(largest, magnitude);
   constexpr int kHalf = (1 << (kFormat.dropped() - 1)) - 1;
-  const __m512i odd = _mm512_and_si512(_mm512_srli_epi16(magnitude, kFormat.dropped()),
-                                       _mm512_set1_epi16(1));
+  const __m512i odd =
+      _mm512_and_si512(_mm512_srli_epi16(magnitude, kFormat.dropped()), _mm512_set1_epi16(1));
   const __m512i rounded =
       _mm512_add_epi16(_mm512_add_epi16(magnitude, odd), _mm512_set1_epi16(Lane(kHalf)));
   __m512i code = _mm512_sub_epi16(_mm512_srli_epi16(rounded, kFormat.dropped()),
@@ -129,7 +128,7 @@ ORBITKV_AVX2 bool EncodeAvx2(const uint8_t* values, size_t count, uint8_t* codes
     const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi16(low, high), 0xd8);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes + done), packed);
   }
-  const bool rest = EncodePortable<kFormat>(values + 2 * done, count - done, codes + done);
+  const bool rest = EncodeTail<kFormat>(values + 2 * done, count - done, codes + done);
   return InRange<kFormat>(largest) && rest;
 }
 
@@ -147,7 +146,7 @@ ORBITKV_AVX2 bool DecodeAvx2(const uint8_t* codes, size_t count, uint8_t* values
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(values + 2 * done), low);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(values + 2 * done + 32), high);
   }
-  const bool rest = DecodePortable<kFormat>(codes + done, count - done, values + 2 * done);
+  const bool rest = DecodeTail<kFormat>(codes + done, count - done, values + 2 * done);
   return _mm256_testz_si256(found, found) != 0 && rest;
 }
 
@@ -159,7 +158,7 @@ ORBITKV_AVX512 bool EncodeAvx512(const uint8_t* values, size_t count, uint8_t* c
     const __m256i packed = Encode32<kFormat>(Load512(values + 2 * done), largest);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes + done), packed);
   }
-  const bool rest = EncodePortable<kFormat>(values + 2 * done, count - done, codes + done);
+  const bool rest = EncodeTail<kFormat>(values + 2 * done, count - done, codes + done);
   const __mmask32 beyond =
       _mm512_cmpgt_epu16_mask(largest, _mm512_set1_epi16(Lane(kFormat.largest())));
   return beyond == 0 && rest;
@@ -184,32 +183,72 @@ ORBITKV_AVX512 bool DecodeAvx512(const uint8_t* codes, size_t count, uint8_t* va
     const __m512i below = _mm512_permutex2var_epi16(table0, block, table1);
     const __m512i above = _mm512_permutex2var_epi16(table2, block, table3);
     const __m512i bits = _mm512_mask_mov_epi16(below, _mm512_test_epi16_mask(block, upper), above);
-    const __m512i sign =
-        _mm512_slli_epi16(_mm512_and_si512(block, _mm512_set1_epi16(0x80)), 8);
+    const __m512i sign = _mm512_slli_epi16(_mm512_and_si512(block, _mm512_set1_epi16(0x80)), 8);
     _mm512_storeu_si512(values + 2 * done, _mm512_or_si512(bits, sign));
   }
-  const bool rest = DecodePortable<kFormat>(codes + done, count - done, values + 2 * done);
+  const bool rest = DecodeTail<kFormat>(codes + done, count - done, values + 2 * done);
   return found == 0 && rest;
+}
+
+// The bytes of all 128 magnitudes: low ones, then high ones.
+template <Format kFormat>
+constexpr std::array<uint8_t, 256> MagnitudeBytes() {
+  std::array<uint8_t, 256> bytes{};
+  for (int code = 0; code < 128; ++code) {
+    const uint16_t value = DecodeOne<kFormat>(static_cast<uint8_t>(code));
+    bytes[code] = static_cast<uint8_t>(value);
+    bytes[128 + code] = static_cast<uint8_t>(value >> 8);
+  }
+  return bytes;
+}
+
+template <Format kFormat>
+ORBITKV_VBMI bool DecodeVbmi(const uint8_t* codes, size_t count, uint8_t* values) noexcept {
+  static constexpr std::array<uint8_t, 256> kBytes = MagnitudeBytes<kFormat>();
+  const __m512i low0 = Load512(kBytes.data()), low1 = Load512(kBytes.data() + 64);
+  const __m512i high0 = Load512(kBytes.data() + 128), high1 = Load512(kBytes.data() + 192);
+  // Interleaving works within quarters: what shall come out in order goes in like this.
+  const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
+  const __m512i nan = _mm512_set1_epi8(kNan);
+  const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80));
+  __m512i largest = _mm512_setzero_si512();
+  size_t done = 0;
+  for (; done + 64 <= count; done += 64) {
+    const __m512i block = _mm512_permutexvar_epi64(order, Load512(codes + done));
+    largest = _mm512_max_epu8(largest, _mm512_and_si512(block, nan));
+    // A lookup takes the low seven bits of a byte.
+    const __m512i low = _mm512_permutex2var_epi8(low0, block, low1);
+    const __m512i magnitude = _mm512_permutex2var_epi8(high0, block, high1);
+    const __m512i high = _mm512_or_si512(magnitude, _mm512_and_si512(block, sign));
+    _mm512_storeu_si512(values + 2 * done, _mm512_unpacklo_epi8(low, high));
+    _mm512_storeu_si512(values + 2 * done + 64, _mm512_unpackhi_epi8(low, high));
+  }
+  const bool rest = DecodeTail<kFormat>(codes + done, count - done, values + 2 * done);
+  return _mm512_cmpeq_epi8_mask(largest, nan) == 0 && rest;
 }
 
 }  // namespace
 
-#define ORBITKV_KERNELS(format, Format)                                                         \
-  ORBITKV_AVX2 bool Encode##Format##Avx2(const uint8_t* values, size_t count,                   \
-                                         uint8_t* codes) noexcept {                             \
-    return EncodeAvx2<format>(values, count, codes);                                            \
-  }                                                                                             \
-  ORBITKV_AVX2 bool Decode##Format##Avx2(const uint8_t* codes, size_t count,                    \
-                                         uint8_t* values) noexcept {                            \
-    return DecodeAvx2<format>(codes, count, values);                                            \
-  }                                                                                             \
-  ORBITKV_AVX512 bool Encode##Format##Avx512(const uint8_t* values, size_t count,               \
-                                             uint8_t* codes) noexcept {                         \
-    return EncodeAvx512<format>(values, count, codes);                                          \
-  }                                                                                             \
-  ORBITKV_AVX512 bool Decode##Format##Avx512(const uint8_t* codes, size_t count,                \
-                                             uint8_t* values) noexcept {                        \
-    return DecodeAvx512<format>(codes, count, values);                                          \
+#define ORBITKV_KERNELS(format, Format)                                           \
+  ORBITKV_AVX2 bool Encode##Format##Avx2(const uint8_t* values, size_t count,     \
+                                         uint8_t* codes) noexcept {               \
+    return EncodeAvx2<format>(values, count, codes);                              \
+  }                                                                               \
+  ORBITKV_AVX2 bool Decode##Format##Avx2(const uint8_t* codes, size_t count,      \
+                                         uint8_t* values) noexcept {              \
+    return DecodeAvx2<format>(codes, count, values);                              \
+  }                                                                               \
+  ORBITKV_AVX512 bool Encode##Format##Avx512(const uint8_t* values, size_t count, \
+                                             uint8_t* codes) noexcept {           \
+    return EncodeAvx512<format>(values, count, codes);                            \
+  }                                                                               \
+  ORBITKV_AVX512 bool Decode##Format##Avx512(const uint8_t* codes, size_t count,  \
+                                             uint8_t* values) noexcept {          \
+    return DecodeAvx512<format>(codes, count, values);                            \
+  }                                                                               \
+  ORBITKV_VBMI bool Decode##Format##Vbmi(const uint8_t* codes, size_t count,      \
+                                         uint8_t* values) noexcept {              \
+    return DecodeVbmi<format>(codes, count, values);                              \
   }
 
 ORBITKV_KERNELS(kBf16, Bf16)

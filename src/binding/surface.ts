@@ -181,8 +181,8 @@ export interface Port {
   close(): void
 }
 
-/** How FP8 is converted: `avx512` needs AVX-512 F and BW; `auto` is the widest of this processor. */
-export type Fp8Variant = 'auto' | 'portable' | 'avx2' | 'avx512'
+/** How FP8 is converted: `avx512` needs AVX-512 F and BW, `avx512vbmi` VBMI too; `auto` is the widest of this processor. */
+export type Fp8Variant = 'auto' | 'portable' | 'avx2' | 'avx512' | 'avx512vbmi'
 
 /** Everything native. One object per thread; the registry behind it is one per process. */
 export interface Native {

@@ -5,7 +5,7 @@ import { needs } from '../support/needs.js'
 
 const native = loadNative()
 const here = native.fp8Variants()
-const VARIANTS: Fp8Variant[] = ['portable', 'avx2', 'avx512']
+const VARIANTS: Fp8Variant[] = ['portable', 'avx2', 'avx512', 'avx512vbmi']
 type Source = 'bf16' | 'fp16'
 const SOURCES: Source[] = ['bf16', 'fp16']
 const PATTERNS = 65_536
