@@ -16,6 +16,7 @@ const BENCHES: Readonly<Record<string, () => Promise<{ readonly run: Bench }>>> 
   directory: () => import('./directory.js'),
   copy: () => import('./copy.js'),
   gather: () => import('./gather.js'),
+  codec: () => import('./codec.js'),
 }
 
 async function main(): Promise<void> {

@@ -5,8 +5,14 @@ import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { Refusal } from './options.js'
 
-/** What a control shares with the product, so that only the road differs: checksums and copies. */
-const SHARED = ['native/codec/crc32.cc', 'native/codec/crc32_x86.cc', 'native/host/streaming_copy.cc']
+/** What a control shares with the product, so that only the road differs: checksums, copies, codecs. */
+const SHARED = [
+  'native/codec/crc32.cc',
+  'native/codec/crc32_x86.cc',
+  'native/codec/fp8.cc',
+  'native/codec/fp8_x86.cc',
+  'native/host/streaming_copy.cc',
+]
 const COMPILER = process.env['CXX'] ?? 'g++'
 
 /** Compiles bench/native/NAME.cc into build/bench and returns the program. @throws Refusal without a compiler. */

@@ -61,6 +61,9 @@ constexpr NamedFunction kSurface[] = {
 
     {"crc32", Contained<Crc32>},
     {"crc32Variants", Contained<Crc32Variants>},
+    {"fp8Encode", Contained<EncodeFp8>},
+    {"fp8Decode", Contained<DecodeFp8>},
+    {"fp8Variants", Contained<Fp8Variants>},
 
     {"socketPair", Contained<SocketPair>},
     {"openPort", Contained<OpenPort>},

@@ -374,6 +374,9 @@ export interface Port {
   close(): void
 }
 
+/** How FP8 is converted: `avx512` needs AVX-512 F and BW, `avx512vbmi` VBMI too; `auto` is the widest of this processor. */
+export type Fp8Variant = 'auto' | 'portable' | 'avx2' | 'avx512' | 'avx512vbmi'
+
 /** Everything native. One object per thread; the registry behind it is one per process. */
 export interface Native {
   probe(): Probe
@@ -517,6 +520,17 @@ export interface Native {
   crc32(bytes: Uint8Array, crc: number, variant: 'auto' | 'portable' | 'pclmul' | 'vpclmul' | 'vpclmul512'): number
   /** The variants of this processor, narrowest first. */
   crc32Variants(): string[]
+
+  /**
+   * Encodes 16-bit values as FP8 E4M3FN, rounding to nearest, ties to even: `codes` has half the bytes of `values`.
+   * False when a value is not finite or outside [-448, 448]: then `codes` means nothing. All variants give the same
+   * bytes; throws EOPNOTSUPP for one that this processor lacks, EINVAL for other shapes.
+   */
+  fp8Encode(values: Uint8Array, codes: Uint8Array, source: 'bf16' | 'fp16', variant: Fp8Variant): boolean
+  /** The other direction, exact. False when a code is NaN, which no encoder writes: then `values` means nothing. */
+  fp8Decode(codes: Uint8Array, values: Uint8Array, source: 'bf16' | 'fp16', variant: Fp8Variant): boolean
+  /** The variants of this processor, narrowest first. */
+  fp8Variants(): string[]
 
   /** Two connected UNIX stream sockets, for adopt(); each sees this process as its peer. The descriptors are the caller's. */
   socketPair(): [number, number]
