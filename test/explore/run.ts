@@ -1,3 +1,4 @@
+import { runPair } from './baton/pair.js'
 import { PLANTED } from './planted.js'
 import { CRASH_PLANTED } from './planted-crashes.js'
 import { PRODUCTION } from './scenario.js'
@@ -52,7 +53,36 @@ function slotTwinCaught({ name, protocol, onlyDeath }: SlotPlanted): boolean {
   return !onlyDeath || innocent(name, walkSlots({ ...catcher, deaths: false }, protocol))
 }
 
-function main(): boolean {
+const THREAD_SEEDS = 20
+const THREAD_RECORDS = 400
+
+/** Real lanes on real threads under the baton of a seed, each seed twice; returns the steps that seeds chose. */
+async function threaded(): Promise<number> {
+  let steps = 0
+  for (let seed = 1; seed <= THREAD_SEEDS; seed++) {
+    const first = await runPair(seed, THREAD_RECORDS)
+    const again = await runPair(seed, THREAD_RECORDS)
+    steps += first.steps + again.steps
+    if (first.outcome === 'finished' && JSON.stringify(first) === JSON.stringify(again)) continue
+    total.violations++
+    console.log(`threads: seed ${seed}: ${JSON.stringify(first)}, then ${JSON.stringify(again)}`)
+  }
+  console.log(`threads: ${THREAD_SEEDS} seeds, each twice: ${steps} steps`)
+  return steps
+}
+
+async function threadTwinCaught(): Promise<boolean> {
+  for (let seed = 1; seed <= THREAD_SEEDS; seed++) {
+    const { outcome } = await runPair(seed, THREAD_RECORDS, 'looks before it publishes')
+    if (outcome !== 'lost wake-up') continue
+    console.log(`planted: threads: look, then publish: caught: ${outcome} with seed ${seed}`)
+    return true
+  }
+  console.log('planted: threads: look, then publish: SURVIVED')
+  return false
+}
+
+async function main(): Promise<boolean> {
   for (const scenario of [...SCENARIOS, ...CRASHES]) walked(scenario.name, () => walk(scenario, PRODUCTION))
   for (const scenario of SLOT_SCENARIOS) {
     total.slotTableStates += walked(scenario.name, () => walkSlots(scenario, shippedIn(scenario))).states
@@ -71,7 +101,9 @@ function main(): boolean {
     if (twin.onlyDeath) caughtByDeath++
     else caught++
   }
-  const plantedBugs = PLANTED.length + CRASH_PLANTED.length + SLOT_PLANTED.length
+  const controlledSteps = await threaded()
+  if (await threadTwinCaught()) caught++
+  const plantedBugs = 1 + PLANTED.length + CRASH_PLANTED.length + SLOT_PLANTED.length
   const plantedCaught = caught + caughtByDeath
   const capacities = [...new Set([...SCENARIOS, ...CRASHES].map(({ capacity }) => capacity))].sort((a, b) => a - b)
   const { states: statesWalked, crashStates, slotTableStates, violations } = total
@@ -81,6 +113,7 @@ function main(): boolean {
       capacities,
       crashStates,
       slotTableStates,
+      controlledSteps,
       violations,
       plantedBugs,
       plantedCaught,
@@ -90,4 +123,4 @@ function main(): boolean {
   return violations === 0 && plantedCaught === plantedBugs
 }
 
-process.exitCode = main() ? 0 : 1
+process.exitCode = (await main()) ? 0 : 1
