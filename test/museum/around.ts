@@ -2,19 +2,22 @@ import type { LaneMachine } from '../sim/twin.js'
 
 type Step<Input, Effect> = (input: Input, real: LaneMachine<Input, Effect>, out: Effect[]) => void
 
-/** A twin of a lane: the real machine, whose inputs and effects pass through `step`. */
+/** A twin of a lane: the real machine, whose inputs and effects pass through a step that `make` makes for each lane. */
 export function around<Input, Effect>(
-  step: Step<Input, Effect>,
+  make: () => Step<Input, Effect>,
 ): (real: LaneMachine<Input, Effect>) => LaneMachine<Input, Effect> {
-  return (real) => ({
-    get idle() {
-      return real.idle
-    },
-    get stopped() {
-      return real.stopped
-    },
-    step: (input, out) => step(input as Input, real, out),
-  })
+  return (real) => {
+    const step = make()
+    return {
+      get idle() {
+        return real.idle
+      },
+      get stopped() {
+        return real.stopped
+      },
+      step: (input, out) => step(input as Input, real, out),
+    }
+  }
 }
 
 /** The effects of the real machine for one input. */

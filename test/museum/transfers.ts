@@ -8,15 +8,17 @@ import { simulation } from './simulated.js'
 
 /** A reader that believes a read for which `believes` is true, whatever it brought. */
 function believing(believes: (result: number) => boolean) {
-  const expected = new Map<number, number>()
-  return around<HostReaderInput, HostReaderEffect>((input, real, out) => {
-    const trusted =
-      input.kind === 'io-completed' && believes(input.result)
-        ? { ...input, result: expected.get(input.tag) ?? input.result }
-        : input
-    for (const effect of effectsOf(real, trusted)) {
-      if (effect.kind === 'submit-read') expected.set(effect.tag, effect.bytes)
-      out.push(effect.kind === 'submit-read' ? { ...effect, verify: false } : effect)
+  return around<HostReaderInput, HostReaderEffect>(() => {
+    const expected = new Map<number, number>()
+    return (input, real, out) => {
+      const trusted =
+        input.kind === 'io-completed' && believes(input.result)
+          ? { ...input, result: expected.get(input.tag) ?? input.result }
+          : input
+      for (const effect of effectsOf(real, trusted)) {
+        if (effect.kind === 'submit-read') expected.set(effect.tag, effect.bytes)
+        out.push(effect.kind === 'submit-read' ? { ...effect, verify: false } : effect)
+      }
     }
   })
 }
@@ -48,16 +50,16 @@ export const TRANSFERS: readonly Exhibit[] = [
     id: 'nixl#2146',
     what: 'one completion of a job of many is taken for all of them',
     where: 'Writeback, on a completion',
-    shows: /O2/,
+    shows: /: (O2|O5): /,
     twin: { writeback: firstIsAll() },
   }),
   simulation({
     id: 'FlexKV#186',
     what: 'sources and destinations are two lists that are paired in the wrong order',
-    where: 'DramWorker, copies of a restore',
+    where: 'DramWorker, copies',
     shows: /: (V1|V5): /,
     twin: {
-      dramWorker: around<DramWorkerInput, DramWorkerEffect>((input, real, out) => {
+      dramWorker: around<DramWorkerInput, DramWorkerEffect>(() => (input, real, out) => {
         for (const effect of effectsOf(real, input)) out.push(effect.kind === 'copy' ? mispaired(effect) : effect)
       }),
     },
@@ -75,7 +77,7 @@ export const TRANSFERS: readonly Exhibit[] = [
     where: 'HostReader, on a completion',
     shows: /planted: unreachable/,
     twin: {
-      hostReader: around<HostReaderInput, HostReaderEffect>((input, real, out) => {
+      hostReader: around<HostReaderInput, HostReaderEffect>(() => (input, real, out) => {
         if (input.kind === 'io-completed' && input.result === 0) throw new Error('planted: unreachable')
         for (const effect of effectsOf(real, input)) out.push(effect)
       }),
@@ -84,28 +86,30 @@ export const TRANSFERS: readonly Exhibit[] = [
 ]
 
 function firstIsAll() {
-  let jobs: { job: number; bytes: number }[] = []
-  const answered = new Set<number>()
-  return around<WritebackInput, WritebackEffect>((input, real, out) => {
-    if (input.kind === 'request' && input.request.kind === 'write') {
-      const { job, list } = input.request
-      let bytes = 0
-      for (let at = 1; at < list.length; at += 2) bytes += list.doubles[list.offset + at] as number
-      jobs.push({ job, bytes })
-    }
-    for (const effect of effectsOf(real, input)) {
-      if (effect.kind === 'reply' && effect.reply.kind === 'write-done') {
-        const { job } = effect.reply
-        jobs = jobs.filter((each) => each.job !== job)
-        if (answered.delete(job)) continue
+  return around<WritebackInput, WritebackEffect>(() => {
+    let jobs: { job: number; bytes: number }[] = []
+    const answered = new Set<number>()
+    return (input, real, out) => {
+      if (input.kind === 'request' && input.request.kind === 'write') {
+        const { job, list } = input.request
+        let bytes = 0
+        for (let at = 1; at < list.length; at += 2) bytes += list.doubles[list.offset + at] as number
+        jobs.push({ job, bytes })
       }
-      out.push(effect)
+      for (const effect of effectsOf(real, input)) {
+        if (effect.kind === 'reply' && effect.reply.kind === 'write-done') {
+          const { job } = effect.reply
+          jobs = jobs.filter((each) => each.job !== job)
+          if (answered.delete(job)) continue
+        }
+        out.push(effect)
+      }
+      const [first] = jobs
+      if (input.kind !== 'io-completed' || first === undefined || answered.has(first.job)) return
+      answered.add(first.job)
+      const reply = { kind: 'write-done', job: first.job, status: 0, bytes: first.bytes, latencyUs: 1 } as const
+      out.push({ kind: 'reply', reply })
     }
-    const [first] = jobs
-    if (input.kind !== 'io-completed' || first === undefined || answered.has(first.job)) return
-    answered.add(first.job)
-    const reply = { kind: 'write-done', job: first.job, status: 0, bytes: first.bytes, latencyUs: 1 } as const
-    out.push({ kind: 'reply', reply })
   })
 }
 
@@ -121,22 +125,24 @@ function mispaired(copy: DramWorkerEffect & { kind: 'copy' }): DramWorkerEffect 
 
 /** Answers a save, with success, at the first of its completions. */
 function flagged() {
-  const early = new Set<number>()
-  let jobs: number[] = []
-  return around<DramWorkerInput, DramWorkerEffect>((input, real, out) => {
-    if (input.kind === 'request' && input.request.kind === 'save' && input.request.more === 0)
-      jobs.push(input.request.job)
-    for (const effect of effectsOf(real, input)) {
-      if (effect.kind === 'reply' && effect.reply.kind === 'save-done') {
-        const { job } = effect.reply
-        jobs = jobs.filter((each) => each !== job)
-        if (early.delete(job)) continue
+  return around<DramWorkerInput, DramWorkerEffect>(() => {
+    const early = new Set<number>()
+    let jobs: number[] = []
+    return (input, real, out) => {
+      if (input.kind === 'request' && input.request.kind === 'save' && input.request.more === 0)
+        jobs.push(input.request.job)
+      for (const effect of effectsOf(real, input)) {
+        if (effect.kind === 'reply' && effect.reply.kind === 'save-done') {
+          const { job } = effect.reply
+          jobs = jobs.filter((each) => each !== job)
+          if (early.delete(job)) continue
+        }
+        out.push(effect)
       }
-      out.push(effect)
+      const [first] = jobs
+      if (input.kind !== 'stream-completed' || first === undefined || early.has(first)) return
+      early.add(first)
+      out.push({ kind: 'reply', reply: { kind: 'save-done', job: first, status: 0 } })
     }
-    const [first] = jobs
-    if (input.kind !== 'stream-completed' || first === undefined || early.has(first)) return
-    early.add(first)
-    out.push({ kind: 'reply', reply: { kind: 'save-done', job: first, status: 0 } })
   })
 }
