@@ -235,6 +235,7 @@ int CudaStream::Accept(Job job) {
         std::max(busy_until_us_, MonotonicUs()) + static_cast<int64_t>(job.bytes) / rate + kFixedUs;
     job.expected_end_us = busy_until_us_;
   }
+  if (job.kind == Kind::kWork || job.kind == Kind::kHostChecksum) context_.sink->Expect();
   jobs_.push_back(std::move(job));
   try {
     Launch();

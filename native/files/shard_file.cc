@@ -101,17 +101,27 @@ void CheckDirect(int fd, const std::string& path) {
     throw SystemError(EOPNOTSUPP, "No direct I/O on the filesystem of " + path);
 }
 
-/// Gives the new file its name. Nothing of ours there: the name must still be free.
+/// Renames without replacing. Not every filesystem can: there it takes a second name and gives up
+/// the first, after which the descriptor's own name counts as deleted.
+int RenameToFreeName(int directory, const char* from, const char* to) {
+  constexpr unsigned int kNoReplace = 1;  // RENAME_NOREPLACE, which older headers lack
+  if (syscall(SYS_renameat2, directory, from, directory, to, kNoReplace) == 0) return 0;
+  if (errno != EINVAL && errno != ENOSYS) return -1;
+  if (linkat(directory, from, directory, to, 0) != 0) return -1;
+  return unlinkat(directory, from, 0);
+}
+
+/// Gives the new file its name. Nothing of ours there: the name must still be free. The descriptor
+/// keeps a name that exists: cuFile registers no file whose name counts as deleted.
 void TakeName(const Place& place, TemporaryName& temporary, bool replaces,
               const std::string& path) {
   const int directory = place.directory.get();
   if (!replaces) {
-    if (linkat(directory, temporary.name().c_str(), directory, place.name.c_str(), 0) != 0)
+    if (RenameToFreeName(directory, temporary.name().c_str(), place.name.c_str()) != 0)
       throw SystemError(errno, "Cannot name the new shard " + path);
-    return;  // the temporary name goes by itself
-  }
-  if (renameat(directory, temporary.name().c_str(), directory, place.name.c_str()) != 0)
+  } else if (renameat(directory, temporary.name().c_str(), directory, place.name.c_str()) != 0) {
     throw SystemError(errno, "Cannot replace the shard " + path);
+  }
   temporary.Keep();
 }
 

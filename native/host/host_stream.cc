@@ -144,6 +144,7 @@ int HostStream::Transfer(int32_t tag, std::span<const double> gather,
   const size_t results = context_.results.size();
   if (result_base > results || task.checks.job.steps.size() > results - result_base) return -EINVAL;
   if (in_flight() >= kJobsMax) return -EAGAIN;
+  context_.sink->Expect();
   Enqueue(std::move(task));
   return 0;
 } catch (const std::bad_alloc&) {

@@ -127,21 +127,6 @@ int32_t Port::OpenStream(Device& device, const StreamOptions& options) {
   return static_cast<int32_t>(streams_.size() - 1);
 }
 
-int32_t Port::OpenStaging(int32_t device, uint64_t bytes) try {
-  int code = 0;
-  StreamContext context{sink_, nullptr, results_};
-  auto staging = device == kHostDevice
-                     ? cufile::OpenHostStaging(std::move(context), bytes, &code)
-                     : cufile::OpenCudaStaging(device, std::move(context), bytes, &code);
-  if (staging == nullptr) return code;
-  streams_.push_back(std::move(staging));
-  return static_cast<int32_t>(streams_.size() - 1);
-} catch (const SystemError& error) {
-  return -error.error();
-} catch (const std::bad_alloc&) {
-  return -ENOMEM;
-}
-
 int32_t Port::CloseStream(int32_t number) {
   Stream* closing = stream(number);
   if (closing == nullptr) return -EINVAL;

@@ -37,7 +37,7 @@ import { gaugesOf, metricsOf } from './metrics/registry.js'
 import { ensurePrivateFolder } from './private-folder.js'
 import { type OpenShards, openShards } from './shards.js'
 import { spinUsOf } from './spin.js'
-import { type ChosenRoutes, chooseRoutes, stagingDevices } from './ssd-routes.js'
+import { type ChosenRoutes, checkRoutes, chooseRoutes, stagingDevices } from './ssd-routes.js'
 
 /** Where the windows of the host-restore lanes lie, one after the other: from the first byte that the manager does not allocate. */
 interface Memory {
@@ -161,6 +161,7 @@ export class RunningManager {
     if (resolved.socketPath !== null) ensurePrivateFolder(resolved.socketPath, uid)
     const cuda = native.cudaProbe()
     const devices = servedDevices(resolved.devices, cuda)
+    checkRoutes(resolved, cuda, devices.length - 1)
     const memory = openMemory(native, resolved, devices.length)
     let shards: OpenShards | null = null
     let chosen: ChosenRoutes | null

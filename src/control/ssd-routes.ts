@@ -24,6 +24,28 @@ export interface ChosenRoutes {
   close(): void
 }
 
+/** What is known before anything is opened. */
+function factsOf(config: ResolvedConfig, cuda: CudaProbe, cudaDevices: number, shards: SsdFacts['shards']): SsdFacts {
+  const { compiler } = cuda
+  const host = hostStaging()
+  return {
+    settings: ssdSettings(config),
+    cudaDevices: cudaDevices + (host ? 1 : 0),
+    kernelsFailure: compiler.available || (host && cudaDevices === 0) ? null : compiler.reason,
+    shards,
+    cufile: null,
+  }
+}
+
+/**
+ * Refuses what no shard could change, before one is made.
+ * @throws ConfigError, CapabilityError cufile_unavailable
+ */
+export function checkRoutes(config: ResolvedConfig, cuda: CudaProbe, cudaDevices: number): void {
+  const selection = selectSsd(factsOf(config, cuda, cudaDevices, []))
+  if (selection.kind === 'refused') throw errorOf(selection.code, selection.message, selection.values)
+}
+
 /**
  * Decides how the SSD tier is used. libcufile is opened only when the choice asks for it, and closed again when it does
  * not qualify. Null: there is no SSD tier.
@@ -36,15 +58,8 @@ export function chooseRoutes(
   cudaDevices: number,
   shards: OpenShards,
 ): ChosenRoutes | null {
-  const { compiler } = cuda
-  const host = hostStaging()
-  const facts: SsdFacts = {
-    settings: ssdSettings(config),
-    cudaDevices: cudaDevices + (host ? 1 : 0),
-    kernelsFailure: compiler.available || (host && cudaDevices === 0) ? null : compiler.reason,
-    shards: shards.reports.map(({ path, bytes, filesystem }) => ({ path, bytes, filesystem })),
-    cufile: null,
-  }
+  const places = shards.reports.map(({ path, bytes, filesystem }) => ({ path, bytes, filesystem }))
+  const facts = factsOf(config, cuda, cudaDevices, places)
   const first = selectSsd(facts)
   const cufile = first.kind === 'open-cufile' ? openCufile(native, first.mode, config.socketPath, shards) : null
   const selection = cufile === null ? first : selectSsd({ ...facts, cufile })
@@ -73,7 +88,7 @@ export function stagingDevices(devices: readonly ServedDevice[], routes: SsdRout
  * ORBITKV_CUFILE_LIBRARY names.
  */
 function hostStaging(): boolean {
-  return process.env['ORBITKV_TEST_HOST_STAGING'] === '1'
+  return process.env['ORBITKV_CUFILE_HOST_STAGING'] === '1'
 }
 
 /** Opens the driver, registers every shard, then reserves their space: each step only when the one before held. */

@@ -8,6 +8,7 @@ import {
   openSync,
   readdirSync,
   readFileSync,
+  readlinkSync,
   readSync,
   statSync,
   symlinkSync,
@@ -46,6 +47,23 @@ test('openShard: the file is sparse, of the size asked for, private, and marked'
   t.true([memory, offset].every((align) => align === 0 || (align >= 512 && Number.isInteger(Math.log2(align)))))
   t.deepEqual(readdirSync(join(path, '..')), ['shard.dat'], 'no temporary name is left')
   native.closeShard(report.file)
+})
+
+test('openShard: its descriptor goes by the name of the shard, new and in place of an earlier one', (t) => {
+  const path = join(folderOf(t), 'shard.dat')
+  for (const what of ['new', 'replaced']) {
+    const { file } = native.openShard(path, MIB, false)
+    const inode = statSync(path).ino
+    const names = readdirSync('/proc/self/fd').flatMap((fd) => {
+      try {
+        return statSync(`/proc/self/fd/${fd}`).ino === inode ? [readlinkSync(`/proc/self/fd/${fd}`)] : []
+      } catch {
+        return []
+      }
+    })
+    t.deepEqual(names, [path], what)
+    native.closeShard(file)
+  }
 })
 
 test('openShard: the descriptor does direct I/O and is not inherited by children', (t) => {

@@ -26,7 +26,7 @@ interface Bed {
 
 async function start(t: ExecutionContext, flags: readonly string[] = ['--ssd-backend', 'cufile']): Promise<Bed> {
   const shim = new CuFileShim(folderOf(t))
-  process.env['ORBITKV_TEST_HOST_STAGING'] = '1'
+  process.env['ORBITKV_CUFILE_HOST_STAGING'] = '1'
   process.env['ORBITKV_CUFILE_LIBRARY'] = shim.library
   process.env['ORBITKV_CUFILE_SHIM'] = shim.folder
   const folder = folderOf(t)

@@ -54,7 +54,7 @@ test.serial('flags: what is unknown or nonsense is refused with the value, the r
     ],
     [['--allow-uid', 'root'], 'config_bad_value', /'root'/],
     [['--http-addr', 'localhost'], 'config_bad_value', /'localhost'/, /127\.0\.0\.1:9655/],
-    [['--ssd-backend', 'cufile'], 'config_not_built', /cufile/, /auto or uring/],
+    [['--ssd-backend', 'cufile'], 'cufile_unavailable', /cufile/],
     [['--query-budget', '1gb'], 'config_conflict', /1073741824/, /33554432/, /lower --query-budget/],
   ]
   const folder = folderOf(t)

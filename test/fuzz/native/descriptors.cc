@@ -73,7 +73,7 @@ Breach CheckCopies(std::span<const std::byte> input, bool weak) {
   for (size_t at = 0; good && at < list.size(); at += kCopyFields)
     good = CopyIsGood(std::span(list).subspan(at, kCopyFields), static_cast<Wide>(pool->bytes()));
   CopyJob job;
-  const int decoded = DecodeCopies(given, pool, &job);
+  const int decoded = DecodeCopies(given, pool, kHostDevice, &job);
   if (decoded != 0 && decoded != -EINVAL) return "refused with " + std::to_string(decoded);
   if ((decoded == 0) != good) return good ? "a good list is refused" : "a bad list is accepted";
   if (decoded != 0) return std::nullopt;

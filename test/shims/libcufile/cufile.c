@@ -146,10 +146,21 @@ Status cuFileSetParameterString(int parameter, const char* value) {
   return status(parameter == 2 && value[0] == '/' ? 0 : 5022);
 }
 
+/// As the library: a file is known by the name of its descriptor, and that name must exist.
+static int name_is_deleted(int fd) {
+  static const char ending[] = " (deleted)";
+  char link[64], name[4096];
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  const ssize_t length = readlink(link, name, sizeof name);
+  const ssize_t tail = (ssize_t)sizeof ending - 1;
+  return length >= tail && memcmp(name + length - tail, ending, (size_t)tail) == 0;
+}
+
 Status cuFileHandleRegister(void** handle, Descriptor* descriptor) {
   const int err = number("handle", 0);
   if (!driver_open) return status(5001);
   if (err != 0) return status(err);
+  if (name_is_deleted(descriptor->fd)) return status(5031);
   Handle* made = malloc(sizeof *made);
   made->fd = descriptor->fd;
   *handle = made;
