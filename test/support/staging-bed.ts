@@ -442,7 +442,11 @@ export class StagingBed {
     switch (reply.kind) {
       case 'restore-done': {
         const record = this.jobs.get(reply.job)
-        if (record?.kind !== 'restore' || record.ended !== null || record.slotWrites !== 1) {
+        if (
+          record?.kind !== 'restore' ||
+          record.ended !== null ||
+          record.slotWrites !== (reply.list.length > 0 ? 0 : 1)
+        ) {
           throw new Error(`restore ${reply.job} does not end once, after its slot`)
         }
         record.ended = reply.status

@@ -495,18 +495,22 @@ export class SsdWorkerMachine {
     const bytes = status === ERROR_CODES.ok ? job.bytes : 0
     const latencyUs = Math.max(0, this.#nowUs - job.admitUs)
     this.#countRestore(job, bytes, latencyUs)
-    const { slots, slot, slotGeneration } = job.finish
-    out.push({
-      kind: 'finish-slot',
-      slots,
-      slot,
-      slotGeneration,
-      state: terminalStateOf(status),
-      errorCode: status,
-      firstFailed: firstFailed < 0 ? NONE_FAILED : firstFailed,
-      bytes,
-      admitUs: job.admitUs,
-    })
+    // What is damaged is hidden by the manager first, which then finishes the slot: a client's next query may overtake
+    // this reply.
+    if (damaged.size === 0) {
+      const { slots, slot, slotGeneration } = job.finish
+      out.push({
+        kind: 'finish-slot',
+        slots,
+        slot,
+        slotGeneration,
+        state: terminalStateOf(status),
+        errorCode: status,
+        firstFailed: firstFailed < 0 ? NONE_FAILED : firstFailed,
+        bytes,
+        admitUs: job.admitUs,
+      })
+    }
     const list = damaged.size === 0 ? EMPTY_LIST : listOf([...damaged])
     const reply = { kind: 'restore-done', job: id, status, bytes, ssdBytes, firstFailed, latencyUs, list } as const
     out.push({ kind: 'reply', reply })

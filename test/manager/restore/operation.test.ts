@@ -14,7 +14,8 @@ const JOB = 3
 function submitted() {
   const log: string[] = []
   const effects: unknown[] = []
-  const hold = { slotTable: { slots: 7 } } as RankHold
+  const lanes = { toHostRestore: (request: object) => ({ kind: 'to-host-restore', request }) }
+  const hold = { slotTable: { slots: 7 }, lanes } as unknown as RankHold
   const session = {
     hold,
     slots: [{ generation: 5, operation: null }],
@@ -39,7 +40,7 @@ function submitted() {
     tally: { restoreEnded: () => {} },
     sessions: { has: () => true },
   } as unknown as Context
-  const plan = { route: 'uring', descriptors: new Float64Array(0), bytes: 8192 } as unknown as RestorePlan
+  const plan = { route: 'ssd', descriptors: new Float64Array(0), bytes: 8192 } as unknown as RestorePlan
   const reservation = { release: () => void log.push('release') } as unknown as Reservation
   const request = { slot: 0, generation: 5, fence: 0 }
   const operation = new RestoreOperation(context, session, hold, request, plan, Int32Array.of(0, 1), reservation)
