@@ -55,6 +55,8 @@ function firstNumberOf(epoch: number): number {
   return (epoch % 2 ** 21) * 2 ** 31 + 1
 }
 
+const DRAINING = refuse('draining', 'Cannot serve another session: the Manager is draining')
+
 /**
  * The Manager's decisions: sessions, leases, verbs and storage under one `step`. Owned by one thread; everything it
  * wants done is an effect, everything it learns is an input.
@@ -264,7 +266,7 @@ export class ManagerMachine {
         uid,
       })
     }
-    if (draining) return refuse('draining', 'Cannot serve another session: the Manager is draining')
+    if (draining) return DRAINING
     if (sessions.count <= options.sessionsMax) return null
     return refuse('capacity_sessions', `Cannot serve another session: ${options.sessionsMax} are open`, {
       sessions: options.sessionsMax,
@@ -304,6 +306,8 @@ export class ManagerMachine {
       this.#closeAll(fds)
       return replyError(context, session, request, 'not_greeted', `Cannot take ${message.kind} before HELLO`)
     }
+    // Connected in time, greeted too late: it hears what it would have heard at the door.
+    if (context.draining && message.kind === 'hello') return replyRefusal(context, session, request, DRAINING)
     if (session.phase === 'leaving') {
       this.#closeAll(fds)
       return replyError(context, session, request, 'session_closed', `Cannot take ${message.kind}: the session leaves`)

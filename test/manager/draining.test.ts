@@ -1,5 +1,6 @@
 import test from 'ava'
-import { ManagerFixture } from './fixture.js'
+import { ERROR_CODES } from '../../src/shared/base/errors.js'
+import { HELLO, ManagerFixture } from './fixture.js'
 
 test('draining: when its time is over the Manager waits for lanes without asking for the time again', (t) => {
   const manager = new ManagerFixture()
@@ -25,4 +26,15 @@ test('draining: a block that only one of two ranks brought is given up, and noth
   const held = Object.entries(manager.machine.ownership()).filter(([, value]) => value !== 0)
   t.deepEqual(held, [])
   t.true(manager.log.some((each) => each.kind === 'to-dram-worker' && each.request.kind === 'stop'))
+})
+
+test('draining: a client that connected in time and says hello too late is told that the Manager drains', (t) => {
+  const manager = new ManagerFixture()
+  manager.step({ kind: 'accepted', connection: 1, uid: 0, pid: 1 })
+  // Something is in flight, so that the drain does not end at once.
+  manager.engine(2)
+  manager.publish(2, 0, 1, 7)
+  manager.step({ kind: 'control', request: { kind: 'drain', limitUs: 1_000_000 } })
+  const reply = manager.ask(1, HELLO)
+  t.is(reply?.kind === 'error' ? reply.code : 0, ERROR_CODES.draining)
 })

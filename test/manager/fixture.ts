@@ -121,7 +121,7 @@ export class ManagerFixture {
   }
 }
 
-const HELLO = {
+export const HELLO = {
   kind: 'hello',
   protoMin: 1,
   protoMax: 1,

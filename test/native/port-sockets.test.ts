@@ -361,7 +361,7 @@ print([b[0] for b in bodies], set(data[at:at + 4] for at in range(0, len(data), 
       `
 if os.fork() == 0:
     sys.stdout.close()
-    sys.stdin.read()
+    s.recv(64)
     os._exit(0)
 s.send(frame(str(os.getpid()).encode()))
 sys.stdout.write('ready'); sys.stdout.flush()
@@ -377,7 +377,8 @@ os.read(os.eventfd(0), 8) if hasattr(os, 'eventfd') else __import__('time').slee
       served.pending().some(({ kind }) => kind === COMPLETION.closed),
       'the stream is still open',
     )
-    peer.stdin?.end()
+    // The heir waits on the stream and not on stdin: Node ends the stdin of a process the moment it hears of its death.
+    t.is(served.test.port.send(connection, Buffer.from('leave'), 5, []), 0)
     t.like(await served.next(COMPLETION.closed), { tag: connection, result: 0 })
   })
 

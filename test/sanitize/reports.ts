@@ -22,6 +22,18 @@ function paragraphs(text: string): string[] {
   return text.split(/\n\s*\n/)
 }
 
+/** Frames of the runtime and of libraries, which do for their caller what it asked for. */
+const RUNTIME = /lib(asan|tsan|ubsan|stdc\+\+|c)\.so/
+
+/**
+ * An access is the addon's when the addon made it, itself or through such a library. What V8 does with its own memory
+ * in the middle of a call of ours (collecting garbage, ending its jobs) has a frame of ours further out, and is V8's.
+ */
+function isOurs(stack: string): boolean {
+  const frames = stack.split('\n').filter((line) => /^\s*#\d/.test(line) && !RUNTIME.test(line))
+  return frames[0]?.includes(ADDON) === true
+}
+
 function threadReport(block: string): Report | null {
   const what = /WARNING: ThreadSanitizer: ([^(\n]+?) \(pid/.exec(block)?.[1]
   if (what === undefined) return null
@@ -30,15 +42,12 @@ function threadReport(block: string): Report | null {
   const stacks = paragraphs(body).filter((each) =>
     what === 'data race' ? ACCESS.test(each) : !/created by/.test(each.split('\n', 1)[0] as string),
   )
-  const ours = stacks.filter((each) => each.includes(ADDON)).length
+  const ours = stacks.filter(what === 'data race' ? isOurs : (each) => each.includes(ADDON)).length
   // Node closes and io_uring opens descriptors by system calls that the runtime does not see, so a number that went from
   // Node to the addon looks shared: on a descriptor both sides must be ours.
   const needed = /^\s*Location is file descriptor/m.test(body) ? stacks.length : 1
   return { what, inAddon: ours > 0 && ours >= needed, text: block.trim() }
 }
-
-/** Frames of allocators and of the C++ library, which stand between whoever allocates and the block. */
-const ALLOCATORS = /lib(asan|tsan|ubsan|stdc\+\+|c)\.so/
 
 /**
  * A block is the addon's when the addon allocated it, itself or by one call of Node-API, such as a reference that it
@@ -48,7 +57,7 @@ function leaks(text: string): Report[] {
   return paragraphs(text)
     .filter((each) => /^(Direct|Indirect) leak of/m.test(each))
     .map((each) => {
-      const frames = each.split('\n').filter((line) => /^\s*#\d/.test(line) && !ALLOCATORS.test(line))
+      const frames = each.split('\n').filter((line) => /^\s*#\d/.test(line) && !RUNTIME.test(line))
       return { what: 'leak', inAddon: frames.slice(0, 2).some((frame) => frame.includes(ADDON)), text: each.trim() }
     })
 }

@@ -4,6 +4,15 @@ import type { ManagerProcess } from './manager-process.js'
 import type { SimTally } from './tally.js'
 import type { LaneMachine } from './twin.js'
 
+/** What a lane's work is on: a stream, or a port to the disk. */
+export interface LaneDevice {
+  /** Completions that the world has delivered, and those of them that it made up. */
+  readonly completions: number
+  readonly duplicates: number
+  /** Phase two: what it held up for ever goes on. */
+  unstall(): void
+}
+
 /** What every lane of a simulation shows to the world around it. */
 export interface LaneState {
   readonly name: string
@@ -11,15 +20,12 @@ export interface LaneState {
   readonly tally: SimTally
   readonly idle: boolean
   readonly stopped: boolean
-  /** Completions that the world has delivered, and those of them that it made up. */
-  readonly completions: number
-  readonly duplicates: number
-  /** Phase two: what its devices held up for ever goes on. */
-  unstall(): void
+  readonly device: LaneDevice
 }
 
 /** The parts that all lanes have: a real machine, or its twin, on a thread of its own. */
-export abstract class Lane<Input extends { readonly kind: string }, Effect> {
+export abstract class Lane<Input extends { readonly kind: string }, Effect> implements LaneState {
+  abstract readonly device: LaneDevice
   readonly name: string
   readonly actor: Actor
   readonly machine: LaneMachine<Input, Effect>
@@ -59,6 +65,13 @@ export abstract class Lane<Input extends { readonly kind: string }, Effect> {
     return this.machine.stopped
   }
 
+  /** Performs one effect. */
+  protected abstract act(effect: Effect): void
+
   /** Performs what the turn decided. */
-  protected abstract perform(): void
+  protected perform(): void {
+    this.turn.perform(this.#each)
+  }
+
+  readonly #each = (effect: Effect): void => this.act(effect)
 }

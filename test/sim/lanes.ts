@@ -19,7 +19,7 @@ import { SUBMISSION_DOUBLES, SUBMIT_FLAG_VERIFY } from '../../src/binding/surfac
 import type { Channel } from './channel.js'
 import type { DeviceStream } from './device-stream.js'
 import type { DiskPort } from './disk.js'
-import { Lane, type LaneState } from './lane.js'
+import { Lane } from './lane.js'
 import type { ManagerProcess } from './manager-process.js'
 import { SimTally } from './tally.js'
 
@@ -44,8 +44,8 @@ function nativeOf(manager: ManagerProcess) {
 }
 
 /** dram-worker: the real machine and effects over the simulated device. */
-export class DramWorkerLane extends Lane<DramWorkerInput, DramWorkerEffect> implements LaneState {
-  readonly stream: DeviceStream
+export class DramWorkerLane extends Lane<DramWorkerInput, DramWorkerEffect> {
+  readonly device: DeviceStream
   readonly #sinks: DramWorkerSinks
 
   constructor(manager: ManagerProcess, replies: () => Channel<DramWorkerReply>) {
@@ -54,45 +54,29 @@ export class DramWorkerLane extends Lane<DramWorkerInput, DramWorkerEffect> impl
     const results = new Uint32Array(parts * partDescriptors)
     const machine = new DramWorkerMachine({ parts, partDescriptors }, results, tally)
     super(manager, 'dram-worker', tally, manager.twin.dramWorker?.(machine) ?? machine, () => machine.nextTickUs)
-    this.stream = manager.openStream(this.actor, (tag, result) => this.step({ kind: 'stream-completed', tag, result }))
+    this.device = manager.openStream(this.actor, (tag, result) => this.step({ kind: 'stream-completed', tag, result }))
     this.#sinks = {
       native: nativeOf(manager),
       port: {
         copy: (_: number, tag: number, direction: 0 | 1, list: Float64Array, offset: number, count: number) =>
-          this.stream.copy(tag, direction === 0, list, offset, count),
+          this.device.copy(tag, direction === 0, list, offset, count),
         checksum: (_: number, tag: number, list: Float64Array, offset: number, count: number, base: number) =>
-          this.stream.checksum(tag, list, offset, count, results, base),
+          this.device.checksum(tag, list, offset, count, results, base),
       },
       stream: 0,
       client: { send: (reply: DramWorkerReply) => replies().send(reply) },
     } as unknown as DramWorkerSinks
   }
 
-  readonly #act = (effect: DramWorkerEffect): void => {
+  protected act(effect: DramWorkerEffect): void {
     const said = performDram(this.#sinks, effect)
     if (said !== null) this.step(said)
-  }
-
-  protected perform(): void {
-    this.turn.perform(this.#act)
-  }
-
-  get completions(): number {
-    return this.stream.completions
-  }
-
-  get duplicates(): number {
-    return this.stream.duplicates
-  }
-
-  unstall(): void {
-    this.stream.unstall()
   }
 }
 
 /** host-restore: reads through the simulated readers, copies on a stream of its own. */
-export class HostRestoreLane extends Lane<HostRestoreInput, HostRestoreEffect> implements LaneState {
-  readonly stream: DeviceStream
+export class HostRestoreLane extends Lane<HostRestoreInput, HostRestoreEffect> {
+  readonly device: DeviceStream
   readonly #sinks: HostRestoreSinks
 
   constructor(
@@ -104,12 +88,12 @@ export class HostRestoreLane extends Lane<HostRestoreInput, HostRestoreEffect> i
     const tally = new SimTally()
     const machine = new HostRestoreMachine(options, tally)
     super(manager, 'host-restore', tally, manager.twin.hostRestore?.(machine) ?? machine, () => machine.nextTickUs)
-    this.stream = manager.openStream(this.actor, (tag, result) => this.step({ kind: 'stream-completed', tag, result }))
+    this.device = manager.openStream(this.actor, (tag, result) => this.step({ kind: 'stream-completed', tag, result }))
     this.#sinks = {
       native: nativeOf(manager),
       port: {
         copy: (_: number, tag: number, direction: 0 | 1, list: Float64Array, offset: number, count: number) =>
-          this.stream.copy(tag, direction === 0, list, offset, count),
+          this.device.copy(tag, direction === 0, list, offset, count),
       },
       stream: 0,
       client: { send: (reply: HostRestoreReply) => replies().send(reply) },
@@ -119,31 +103,15 @@ export class HostRestoreLane extends Lane<HostRestoreInput, HostRestoreEffect> i
     } as unknown as HostRestoreSinks
   }
 
-  readonly #act = (effect: HostRestoreEffect): void => {
+  protected act(effect: HostRestoreEffect): void {
     const said = performRestore(this.#sinks, effect)
     if (said !== null) this.step(said)
-  }
-
-  protected perform(): void {
-    this.turn.perform(this.#act)
-  }
-
-  get completions(): number {
-    return this.stream.completions
-  }
-
-  get duplicates(): number {
-    return this.stream.duplicates
-  }
-
-  unstall(): void {
-    this.stream.unstall()
   }
 }
 
 /** One host-reader over the simulated disk. Client 0 is the Manager, client 1 host-restore. */
-export class HostReaderLane extends Lane<HostReaderInput, HostReaderEffect> implements LaneState {
-  readonly port: DiskPort
+export class HostReaderLane extends Lane<HostReaderInput, HostReaderEffect> {
+  readonly device: DiskPort
   readonly #sinks: HostReaderSinks
   readonly #submissions: Float64Array
 
@@ -154,7 +122,7 @@ export class HostReaderLane extends Lane<HostReaderInput, HostReaderEffect> impl
     super(manager, `host-reader-${store}`, tally, manager.twin.hostReader?.(machine) ?? machine, NEVER)
     const submissions = new Float64Array(depth * SUBMISSION_DOUBLES)
     this.#submissions = submissions
-    this.port = manager.openDisk(this.actor, (tag, result) => this.step({ kind: 'io-completed', tag, result }))
+    this.device = manager.openDisk(this.actor, (tag, result) => this.step({ kind: 'io-completed', tag, result }))
     this.#sinks = {
       submissions,
       submitted: 0,
@@ -166,17 +134,19 @@ export class HostReaderLane extends Lane<HostReaderInput, HostReaderEffect> impl
 
   override step(input: HostReaderInput): void {
     super.step(input)
-    if (input.kind === 'request' && input.request.kind === 'cancel-batch') this.port.cancelled()
+    if (input.kind === 'request' && input.request.kind === 'cancel-batch') this.device.cancelled()
   }
 
-  readonly #act = (effect: HostReaderEffect): void => performReader(this.#sinks, effect)
+  protected act(effect: HostReaderEffect): void {
+    performReader(this.#sinks, effect)
+  }
 
-  protected perform(): void {
+  protected override perform(): void {
     this.#sinks.submitted = 0
-    this.turn.perform(this.#act)
+    super.perform()
     const list = this.#submissions
     for (let at = 0; at < this.#sinks.submitted * SUBMISSION_DOUBLES; at += SUBMISSION_DOUBLES) {
-      this.port.read({
+      this.device.read({
         tag: list[at + 1] as number,
         file: list[at + 2] as number,
         fileOffsetBytes: list[at + 3] as number,
@@ -189,23 +159,11 @@ export class HostReaderLane extends Lane<HostReaderInput, HostReaderEffect> impl
       })
     }
   }
-
-  get completions(): number {
-    return this.port.completions
-  }
-
-  get duplicates(): number {
-    return this.port.duplicates
-  }
-
-  unstall(): void {
-    this.port.unstall()
-  }
 }
 
 /** One writeback lane over the simulated disk. */
-export class WritebackLane extends Lane<WritebackInput, WritebackEffect> implements LaneState {
-  readonly port: DiskPort
+export class WritebackLane extends Lane<WritebackInput, WritebackEffect> {
+  readonly device: DiskPort
   readonly #sinks: WritebackSinks
   readonly #submissions: Float64Array
 
@@ -216,7 +174,7 @@ export class WritebackLane extends Lane<WritebackInput, WritebackEffect> impleme
     super(manager, `writeback-${writer}`, tally, manager.twin.writeback?.(machine) ?? machine, NEVER)
     const submissions = new Float64Array(depth * SUBMISSION_DOUBLES)
     this.#submissions = submissions
-    this.port = manager.openDisk(this.actor, (tag, result) => this.step({ kind: 'io-completed', tag, result }))
+    this.device = manager.openDisk(this.actor, (tag, result) => this.step({ kind: 'io-completed', tag, result }))
     this.#sinks = {
       submissions,
       submitted: 0,
@@ -224,14 +182,16 @@ export class WritebackLane extends Lane<WritebackInput, WritebackEffect> impleme
     } as unknown as WritebackSinks
   }
 
-  readonly #act = (effect: WritebackEffect): void => performWrite(this.#sinks, effect)
+  protected act(effect: WritebackEffect): void {
+    performWrite(this.#sinks, effect)
+  }
 
-  protected perform(): void {
+  protected override perform(): void {
     this.#sinks.submitted = 0
-    this.turn.perform(this.#act)
+    super.perform()
     const list = this.#submissions
     for (let at = 0; at < this.#sinks.submitted * SUBMISSION_DOUBLES; at += SUBMISSION_DOUBLES) {
-      this.port.write({
+      this.device.write({
         tag: list[at + 1] as number,
         file: list[at + 2] as number,
         fileOffsetBytes: list[at + 3] as number,
@@ -239,17 +199,5 @@ export class WritebackLane extends Lane<WritebackInput, WritebackEffect> impleme
         bytes: list[at + 5] as number,
       })
     }
-  }
-
-  get completions(): number {
-    return this.port.completions
-  }
-
-  get duplicates(): number {
-    return this.port.duplicates
-  }
-
-  unstall(): void {
-    this.port.unstall()
   }
 }

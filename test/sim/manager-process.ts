@@ -211,7 +211,7 @@ export class ManagerProcess implements ActorHost {
   calm(): void {
     this.#stoppedUntilUs = 0
     this.time.calm()
-    for (const lane of this.lanes) lane.unstall()
+    for (const lane of this.lanes) lane.device.unstall()
   }
 
   openStream(actor: Actor, completed: (tag: number, result: number) => void): DeviceStream {

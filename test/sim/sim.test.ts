@@ -62,6 +62,10 @@ test('sim: a violation shrinks and is found again by its path, with the same eve
 
 // Cases: what the simulator found once, as small as it became.
 
+test('X1: a hello that a drain overtakes is refused as one at the door: the seeds that heard otherwise', (t) => {
+  for (const seed of [305, 663, 1868]) t.notThrows(() => simulate(planOf(seed)), `seed ${seed}`)
+})
+
 test('O5: a rank that stays after a refused seal gives its templates back once', (t) => {
   const fault: ControlFault = 'template-refused'
   let struck = 0

@@ -335,7 +335,10 @@ export class World {
 
   /** What a process did is counted, and which bounds it met: faults of a kind that plans cannot place. */
   #retire({ lanes, storageTally: storage, verbTally: verbs, leases }: ManagerProcess): void {
-    for (const { name, completions } of lanes) {
+    for (const {
+      name,
+      device: { completions },
+    } of lanes) {
       this.#completions += completions
       if (name.startsWith('host-reader')) this.#reads += completions
       if (name.startsWith('writeback')) this.#writes += completions

@@ -12,6 +12,8 @@ const MIB = 1024 * 1024
 export interface ReadingOptions {
   readonly io: 'uring' | 'posix'
   readonly reads: number
+  /** Read number `first` is the first, from its place in the file to its place in the pool; 0 by default. */
+  readonly first?: number
   /** What happens after the submission; `wait`: nothing, in Atomics.wait; `park`: sleeps natively again and again. */
   readonly after: 'wait' | 'park' | 'exit' | 'throw'
   /** Where to read from and to; without it (whole process) both are made here, from `path`. */
@@ -23,7 +25,8 @@ export interface ReadingOptions {
 function submitReads(options: ReadingOptions): TestPort {
   const port = new TestPort(loadNative(), { io: options.io, pool: options.pool, depth: 256 })
   for (let i = 0; i < options.reads; i++) {
-    port.put(i, { op: 'read', tag: i, file: options.file, fileOffset: i * MIB, poolOffset: i * MIB, bytes: MIB })
+    const place = ((options.first ?? 0) + i) * MIB
+    port.put(i, { op: 'read', tag: i, file: options.file, fileOffset: place, poolOffset: place, bytes: MIB })
   }
   const count = port.port.pump(options.reads, 0, 0)
   if (count < 0) throw new Error(`errno ${-count}`)
@@ -102,13 +105,15 @@ function threadWaitsForDisk(): boolean {
 
 /**
  * Prints what is still mapped of the pool right after everything that names it was closed amid reads. Each read is of
- * the whole file, so that a device works on it for much longer than closing takes.
+ * a quarter of the file, so that a device works on it for much longer than closing takes.
  */
 function abandonReads({ io, pool, file, reads }: Omit<ReadingOptions, 'after'>): void {
   const native = loadNative()
   const port = new TestPort(native, { io, pool, depth: 4 })
-  for (let i = 0; i < 4; i++)
-    port.put(i, { op: 'read', tag: i, file, fileOffset: 0, poolOffset: 0, bytes: reads * MIB })
+  const bytes = (reads / 4) * MIB
+  for (let i = 0; i < 4; i++) {
+    port.put(i, { op: 'read', tag: i, file, fileOffset: i * bytes, poolOffset: i * bytes, bytes })
+  }
   port.port.pump(4, 0, 0)
   // A thread that has not begun its read would only be told to forget it.
   while (io === 'posix' && !threadWaitsForDisk()) if (port.port.pump(0, 0, 0) !== 0) break

@@ -44,7 +44,11 @@ export function mustRest(process: ManagerProcess): void {
 
 /** Every completion that named nothing was one that the world made up, and was counted (O4). */
 function mustCountStrays(process: ManagerProcess): void {
-  for (const { name, tally, duplicates } of process.lanes) {
+  for (const {
+    name,
+    tally,
+    device: { duplicates },
+  } of process.lanes) {
     const counted = tally.at(STRAYS[name.replace(/-\d+$/, '')] as number)
     must(counted === duplicates, 'O4', () => `${name} counted ${counted} stray completions, ${duplicates} were made`)
   }
