@@ -2,7 +2,7 @@ import { type BenchOptions, parseOptions, Refusal } from './support/options.js'
 import { machine } from './support/place.js'
 
 /**
- * npm run bench -- NAME [--json] [--dir D] [--pairs N] [--quick] [--device host|cuda:N]
+ * npm run bench -- NAME [--json] [--dir D] [--pairs N] [--quick] [--device host|cuda:N] [--route uring|cufile]
  * Prints what was measured; with --json the last line is one JSON object with the keys of bench/README.md.
  * Exit codes: 0 measured, 1 a bug or a wrong byte, 2 refused (no control, not enough pairs, no such bench).
  */

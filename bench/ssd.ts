@@ -12,6 +12,8 @@ import { IO_DEPTH } from '../src/control/manager-process.js'
 import { GIB, KIB, MIB } from '../src/shared/base/units.js'
 import { NO_CRC, READ, WRITE } from '../src/shared/layout/descriptors.js'
 import { CounterReader } from '../src/shared/rings/counter-page.js'
+import * as staging from './ssd-staging.js'
+import { requireDevice } from './support/device.js'
 import { fioRun, fioVersion } from './support/fio.js'
 import { IoLoop, type Load, RandomOffsets, type Target } from './support/io-loop.js'
 import { type BenchOptions, Refusal } from './support/options.js'
@@ -23,6 +25,7 @@ import { estimate, ratios, rounded } from './support/statistics.js'
  * Question: does a lane's port reach what the disk gives, and what do rings and messages cost on top? Control: fio with
  * io_uring on the same file, sizes and depths, in turns, ordinary 4 KiB pages on both sides. Beside it the same through
  * the ring to a host-reader or writeback lane, and the port again with the huge pages that the Manager uses.
+ * With `--device cuda:N` the pools are page-locked for that device, as the Manager's is; `--route cufile` is ssd-staging.ts.
  * Does not show: latency, checksums, mixed reads and writes, several files.
  */
 
@@ -35,6 +38,8 @@ const SHAPES = [
 const POOL_BYTES = 16 * MIB
 
 export async function run(options: BenchOptions, say: (line: string) => void): Promise<object> {
+  if (options.route === 'cufile') return staging.run(options, say)
+  if (options.device !== 'host') requireDevice()
   const fio = fioVersion()
   const native = loadNative()
   const probe = native.probe()
@@ -48,7 +53,9 @@ export async function run(options: BenchOptions, say: (line: string) => void): P
   const huge = native.openPool(POOL_BYTES)
   if (ordinary.hugePageBytes !== 0) throw new Refusal('the ordinary pool got huge pages: memory is not equal')
   const port = new IoLoop(native, ordinary.pool)
+  if (options.device !== 'host') port.pageLock(options.device)
   const hugePort = new IoLoop(native, huge.pool)
+  if (options.device !== 'host') hugePort.pageLock(options.device)
   say(`${folder.filesystem}; ${fio}; pool ${huge.hugePageBytes / MIB} of ${POOL_BYTES / MIB} MiB in huge pages`)
   say(`port ${JSON.stringify(port.report())}`)
   randomFillSync(native.poolView(ordinary.pool, 0, POOL_BYTES))

@@ -1,5 +1,6 @@
 import {
   COMPLETION_WORDS,
+  type DeviceName,
   type Native,
   type Port,
   type PortReport,
@@ -67,6 +68,11 @@ export class IoLoop {
       io: 'uring',
       register: true,
     })
+  }
+
+  /** Registers the pool with a device's driver; it stays so until the loop is closed. */
+  pageLock(device: DeviceName): void {
+    this.#port.openStream(device)
   }
 
   report(): PortReport {

@@ -19,6 +19,8 @@ export interface BenchOptions {
   readonly spinUs: number | null
   /** Where engine pages lie: `host`, or a CUDA device by its ordinal. */
   readonly device: DeviceName
+  /** How bytes come from SSD. cuFile in compatibility mode shows that bytes are right and nothing about its speed. */
+  readonly route: 'uring' | 'cufile'
 }
 
 /** The bench cannot be run as asked, or its control is absent: no number is printed. */
@@ -48,12 +50,19 @@ export function parseOptions(words: readonly string[]): {
     throw new Refusal(`Cannot spin for ${values['lane-spin-us']}: a whole number of microseconds is needed`)
   }
   const device = deviceOf(values.device ?? 'host')
-  return { name: positionals[0] ?? null, options: { json: values.json ?? false, dir, pairs, quick, spinUs, device } }
+  const route = routeOf(values.route ?? 'uring')
+  const options = { json: values.json ?? false, dir, pairs, quick, spinUs, device, route }
+  return { name: positionals[0] ?? null, options }
 }
 
 function deviceOf(text: string): DeviceName {
   if (text === 'host' || /^cuda:\d{1,3}$/.test(text)) return text as DeviceName
   throw new Refusal(`Cannot measure device ${text}: host, or cuda:N, is expected`)
+}
+
+function routeOf(text: string): BenchOptions['route'] {
+  if (text === 'uring' || text === 'cufile') return text
+  throw new Refusal(`Cannot measure route ${text}: uring or cufile is expected`)
 }
 
 function parse(words: readonly string[]) {
@@ -67,6 +76,7 @@ function parse(words: readonly string[]) {
       quick: { type: 'boolean' },
       'lane-spin-us': { type: 'string' },
       device: { type: 'string' },
+      route: { type: 'string' },
     },
   })
 }
