@@ -20,11 +20,12 @@ export interface DirectSaveEnds {
 
 /**
  * True when one PUBLISH brings all of a block: then it may go to the SSD straight from its pages. Blocks that others
- * bring parts of, or have begun, assemble in DRAM and are written from there.
+ * bring parts of, or have begun, assemble in DRAM and are written from there: what DRAM and SSD hold of a generation
+ * comes from the same pages, and nobody writes over what another has brought.
  */
-export function comesWhole(context: Context, rank: number, { entry, claimed, offered }: PublishItem): boolean {
-  if (!claimed) return false
-  const { granules, rankGranules } = context.storage.geometryOf(entry)
+export function comesWhole({ storage }: Context, rank: number, { entry, claimed, offered }: PublishItem): boolean {
+  if (!claimed || !storage.untouched(entry)) return false
+  const { granules, rankGranules } = storage.geometryOf(entry)
   const [first, end] = rankGranules[rank] ?? [0, 0]
   if (first !== 0 || end !== granules.length || offered.length !== granules.length) return false
   return offered.every(({ granule, firstItem, itemCount }, at) => {

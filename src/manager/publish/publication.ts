@@ -1,4 +1,4 @@
-import { ERROR_CODES, type ErrorCode } from '../../shared/base/errors.js'
+import { ERROR_CODES, type ErrorCode, errorCodeName } from '../../shared/base/errors.js'
 import { invariant } from '../../shared/base/invariant.js'
 import { SLOT_STATE } from '../../shared/layout/slot-states.js'
 import type { Context } from '../context.js'
@@ -227,9 +227,7 @@ export class Publication implements Operation, OpenPublication {
       if (status === 0) storage.landed(entry, part.runs, i * 3, i * 3 + 3)
       else storage.copyFailed(entry, part.runs, i * 3, i * 3 + 3)
     }
-    if (status !== 0) {
-      this.#fail(this.#failure ?? (status === ERROR_CODES.cancelled ? 'cancelled' : 'io_copy_failed'), this.#next)
-    }
+    if (status !== 0) this.#fail(this.#failure ?? errorCodeName(status), this.#next)
     for (const entry of new Set(part.entries)) {
       if (status === 0 && storage.complete(entry))
         done.push(allGranules(storage.geometryOf(entry).granules.length, entry))

@@ -80,6 +80,11 @@ export class Assemblies {
     })
   }
 
+  /** True while nothing of the block was brought, and nothing of it is on its way. */
+  untouched(entry: number): boolean {
+    return this.#expect(entry).items.every((item) => item === MISSING)
+  }
+
   /** Appends to `runs` what is missing of `offered`; each appended run is now being copied. Returns runs added. */
   contribute(entry: number, offered: readonly GranuleRun[], runs: number[], nowUs: number): number {
     const assembly = this.#expect(entry)

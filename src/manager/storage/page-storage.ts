@@ -70,6 +70,8 @@ export interface PageStorage {
   allocate(entry: number): Allocation
   /** Of an assembling entry: whether anything of `offered` was neither brought nor is on its way. */
   wants(entry: number, offered: readonly GranuleRun[]): boolean
+  /** Of an assembling entry: nothing of it was brought or is on its way. */
+  untouched(entry: number): boolean
   /**
    * A rank brings the runs `offered` (see granuleRuns) of an assembling entry whose memory is allocated. Appends to
    * `runs` triples (granule, first item inside the granule, item count) that nobody brought yet; the caller copies
@@ -89,8 +91,8 @@ export interface PageStorage {
   /** No-op unless assembling: somebody else may have ended the entry meanwhile. */
   setCrc(entry: number, granule: number, crc32: number): void
   /**
-   * A whole block that is assembling is to be written from its pages while it is copied: an extent that nobody can see,
-   * held with the entry until directEnded or directAborted. Null: the policy does not want it, or there is no room.
+   * A whole block of which nothing was brought yet is to be written from the pages that it is copied from: an extent
+   * that nobody can see, held with the entry until directEnded or abortDirect. Null: the policy does not want it, or there is no room.
    */
   beginDirect(entry: number): SourcePlace | null
   /** Nothing was submitted of it: the extent goes back, and the block is written as any other. */

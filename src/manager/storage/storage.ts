@@ -205,6 +205,10 @@ export class Storage implements PageStorage {
     return this.assemblies.wants(entry, offered)
   }
 
+  untouched(entry: number): boolean {
+    return this.assemblies.untouched(entry)
+  }
+
   contribute(entry: number, offered: readonly GranuleRun[], runs: number[]): number {
     return this.assemblies.contribute(entry, offered, runs, this.#nowUs)
   }
@@ -252,7 +256,7 @@ export class Storage implements PageStorage {
   }
 
   beginDirect(entry: number): SourcePlace | null {
-    invariant(this.assemblies.has(entry), 'a direct write is of a block that is being assembled', { entry })
+    invariant(this.assemblies.untouched(entry), 'a direct write brings all of its block', { entry })
     if (!this.policy.judge(entry)) return null
     const reserved = this.writes.beginDirect(entry, this.#nowUs)
     if (reserved === null) return null

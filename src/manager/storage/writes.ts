@@ -155,11 +155,14 @@ export class Writes {
     return { shard: job.shard, offsetBytes: this.#entries.extents.shard(job.shard).offsetBytes(job.extent) }
   }
 
-  /** Nothing of it was submitted. */
+  /** Nothing of it was submitted: it is as if the extent had never been taken. */
   abortDirect(entry: number, nowUs: number): void {
-    const direct = this.#directOf(entry)
-    this.#entries.extents.shard(direct.job.shard).abort(direct.job.extent)
-    this.#endDirect(direct, nowUs)
+    const { job } = this.#directOf(entry)
+    this.#entries.extents.shard(job.shard).abort(job.extent)
+    this.#direct.delete(entry)
+    this.#leave(job)
+    this.#pump(nowUs)
+    this.#fireSyncs()
   }
 
   /** The lane has ended it. `assembling`: the entry may still be sealed. */
@@ -168,6 +171,8 @@ export class Writes {
     direct.over = true
     direct.written = whole
     if (!whole || direct.sealed || !assembling) this.#settleDirect(direct, nowUs)
+    // Its save was offered to the SSD, and counted: a seal that follows does not offer it again.
+    if (!whole && assembling) this.#failedDirect.add(entry)
   }
 
   /** The entry is published from now on. False: no direct write has to do with it. */
@@ -194,14 +199,8 @@ export class Writes {
     } else {
       this.#entries.extents.shard(job.shard).abort(job.extent)
       this.#count(written ? 'invalidated' : 'failed')
-      // Its save was offered to the SSD, and counted: the seal that follows does not offer it again.
-      if (!sealed && !written) this.#failedDirect.add(job.entry)
     }
     this.#tally.add(STORAGE_COUNT.writesAdmitted, 1)
-    this.#endDirect(direct, nowUs)
-  }
-
-  #endDirect({ job }: DirectJob, nowUs: number): void {
     this.#direct.delete(job.entry)
     this.#end(job, nowUs)
     this.#pump(nowUs)
@@ -338,10 +337,14 @@ export class Writes {
   }
 
   #end(job: WriteJob, nowUs: number): void {
+    this.#tally.observe(STORAGE_HISTOGRAM.writeUs, nowUs - job.sealedUs)
+    this.#leave(job)
+  }
+
+  #leave(job: WriteJob): void {
     job.ended = true
     this.#pending--
     while (this.#order[0]?.ended) this.#order.shift()
-    this.#tally.observe(STORAGE_HISTOGRAM.writeUs, nowUs - job.sealedUs)
     this.#entries.setWriting(job.entry, false)
     this.#entries.drop(job.entry)
   }
