@@ -55,7 +55,7 @@ function main(): void {
   }
   const machine = new ManagerMachine(
     params.options,
-    nativePorts(native),
+    nativePorts(native, params.options.devices),
     (ports) => new Storage(params.storage, ports, storageTally),
     counters,
     params.stores,

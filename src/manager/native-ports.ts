@@ -1,13 +1,25 @@
 import { createHash } from 'node:crypto'
+import { endWithLostDevice } from '../binding/lost-device.js'
 import type { Native } from '../binding/surface.js'
+import type { ServedDevice } from './lanes/served-device.js'
 import type { ManagerPorts } from './ports.js'
 
-/** The control-path questions of the machine, answered by the addon. */
-export function nativePorts(native: Native): ManagerPorts {
+const ENODEV = 19
+
+/**
+ * The control-path questions of the machine, answered by the addon. One that finds a device lost throws: see
+ * endWithLostDevice.
+ */
+export function nativePorts(native: Native, devices: readonly ServedDevice[]): ManagerPorts {
+  const mayBeLost = (thrown: unknown): void => {
+    const errno = (thrown as { readonly code?: unknown }).code === 'ENODEV' ? -ENODEV : 0
+    for (const { name } of devices) endWithLostDevice(native, name, errno)
+  }
   const orNull = <T>(open: () => T): T | null => {
     try {
       return open()
-    } catch {
+    } catch (thrown) {
+      mayBeLost(thrown)
       return null
     }
   }
@@ -21,6 +33,7 @@ export function nativePorts(native: Native): ManagerPorts {
       } catch (thrown) {
         const { code } = thrown as { readonly code?: unknown }
         if (!(thrown instanceof Error) || typeof code !== 'string') throw thrown
+        mayBeLost(thrown)
         return { refused: code, text: thrown.message }
       }
     },

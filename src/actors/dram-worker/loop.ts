@@ -1,5 +1,6 @@
 import { opening } from '../../binding/errors.js'
 import { loadNative } from '../../binding/load.js'
+import { endWithLostDevice } from '../../binding/lost-device.js'
 import { openLanePort } from '../runtime/lane-port.js'
 import { feed, runLane } from '../runtime/loop.js'
 import { sayReady, workerInput } from '../runtime/spawn.js'
@@ -32,17 +33,23 @@ function main(): void {
     client: outbox,
   }
 
+  /** What the device says, of a job or at once. */
+  const said = (input: DramWorkerInput) => {
+    if (input.kind === 'stream-completed') endWithLostDevice(native, params.device, input.result)
+    turn.step(input)
+  }
+
   sayReady()
   runLane({
     control: actor.control,
     spinUs: actor.spinUs,
     inboxes: [feed(actor.inbox(client, requestCodec), (request) => turn.step({ kind: 'request', request }))],
     outboxes: [outbox],
-    native: { port, completions, completed: (tag, result) => turn.step({ kind: 'stream-completed', tag, result }) },
+    native: { port, completions, completed: (tag, result) => said({ kind: 'stream-completed', tag, result }) },
     perform: () => {
       turn.perform((effect) => {
-        const said = perform(sinks, effect)
-        if (said !== null) turn.step(said)
+        const at = perform(sinks, effect)
+        if (at !== null) said(at)
       })
       return 0
     },

@@ -1,5 +1,6 @@
 import { opening } from '../../binding/errors.js'
 import { loadNative } from '../../binding/load.js'
+import { endWithLostDevice } from '../../binding/lost-device.js'
 import { invariant } from '../../shared/base/invariant.js'
 import {
   type HostReaderReply,
@@ -44,6 +45,12 @@ function main(): void {
     turn.step(reply)
   }
 
+  /** What the device says, of a job or at once. */
+  const said = (input: HostRestoreInput) => {
+    if (input.kind === 'stream-completed') endWithLostDevice(native, params.device, input.result)
+    turn.step(input)
+  }
+
   sayReady()
   runLane({
     control: actor.control,
@@ -53,11 +60,11 @@ function main(): void {
       ...readers.map((name) => feed(actor.inbox(name, readerReplies), readerSaid)),
     ],
     outboxes: [sinks.client, ...sinks.readers],
-    native: { port, completions, completed: (tag, result) => turn.step({ kind: 'stream-completed', tag, result }) },
+    native: { port, completions, completed: (tag, result) => said({ kind: 'stream-completed', tag, result }) },
     perform: () => {
       turn.perform((effect) => {
-        const said = perform(sinks, effect)
-        if (said !== null) turn.step(said)
+        const at = perform(sinks, effect)
+        if (at !== null) said(at)
       })
       return 0
     },

@@ -1,4 +1,5 @@
 import { loadNative } from '../../binding/load.js'
+import { endWithLostDevice } from '../../binding/lost-device.js'
 import { openLanePort } from '../runtime/lane-port.js'
 import { feed, runLane } from '../runtime/loop.js'
 import { sayReady, workerInput } from '../runtime/spawn.js'
@@ -28,17 +29,24 @@ function main(): void {
   const turn = new LaneTurn<SsdWorkerInput, SsdWorkerEffect>(machine, nowUs)
   const sinks: SsdWorkerSinks = { native, port, device, streams: new Map(), client: actor.outbox(client, replyCodec) }
 
+  /** What the device says, of a job or at once. */
+  const said = (input: SsdWorkerInput) => {
+    if (input.kind === 'completed') endWithLostDevice(native, device, input.result)
+    if (input.kind === 'worker-opened') endWithLostDevice(native, device, input.code)
+    turn.step(input)
+  }
+
   sayReady()
   runLane({
     control: actor.control,
     spinUs: actor.spinUs,
     inboxes: [feed(actor.inbox(client, requestCodec), (request) => turn.step({ kind: 'request', request }))],
     outboxes: [sinks.client],
-    native: { port, completions, completed: (tag, result) => turn.step({ kind: 'completed', tag, result }) },
+    native: { port, completions, completed: (tag, result) => said({ kind: 'completed', tag, result }) },
     perform: () => {
       turn.perform((effect) => {
-        const said = perform(sinks, effect)
-        if (said !== null) turn.step(said)
+        const at = perform(sinks, effect)
+        if (at !== null) said(at)
       })
       return 0
     },
