@@ -1,5 +1,6 @@
 import type { Native, Port } from '../../binding/surface.js'
 import { unreachable } from '../../shared/base/invariant.js'
+import { writeSlotResult } from '../runtime/finish-slot.js'
 import type { Outbox } from '../runtime/outbox.js'
 import type { DramWorkerEffect, DramWorkerInput } from './machine.js'
 import type { DramWorkerReply } from './messages.js'
@@ -26,17 +27,7 @@ export function perform(sinks: DramWorkerSinks, effect: DramWorkerEffect): DramW
     case 'poll-fence':
       return { kind: 'fence-read', job: effect.job, value: sinks.native.slotFence(effect.slots, effect.slot) }
     case 'finish-slot':
-      sinks.native.slotFinish(
-        effect.slots,
-        effect.slot,
-        effect.slotGeneration,
-        effect.state,
-        effect.errorCode,
-        effect.firstFailed,
-        effect.bytes,
-        effect.admitUs,
-        sinks.native.monotonicUs(),
-      )
+      writeSlotResult(sinks.native, effect)
       return null
     case 'reply':
       sinks.client.send(effect.reply)

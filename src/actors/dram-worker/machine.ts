@@ -3,8 +3,7 @@ import { invariant, unreachable } from '../../shared/base/invariant.js'
 import type { Tally } from '../../shared/base/tally.js'
 import { CHECKSUM, COPY } from '../../shared/layout/descriptors.js'
 import { EMPTY_LIST, type List } from '../../shared/layout/records.js'
-import { type SlotResult, terminalStateOf } from '../../shared/layout/slot-states.js'
-import { NONE_FAILED } from '../../shared/layout/wire/slots.js'
+import { type FinishSlot, finishSlot } from '../../shared/layout/slot-results.js'
 import { FenceWaits } from '../../shared/scheduling/fence-waits.js'
 import { OperationSlots } from '../../shared/scheduling/operation-slots.js'
 import { DRAM_WORKER_COUNT as COUNT, DRAM_WORKER_HISTOGRAM as HISTOGRAM } from './counters.js'
@@ -279,23 +278,12 @@ export class DramWorkerMachine {
 
   #endRestore(job: Job, latencyUs: number, out: DramWorkerEffect[]): void {
     invariant(job.finish !== null, 'a restore names its slot', { job: job.id })
-    const { slots, slot, slotGeneration } = job.finish
     const { id, status } = job
     const bytes = status === ERROR_CODES.ok ? job.bytes : 0
     this.#tally.observe(HISTOGRAM.loadDuration, latencyUs)
     this.#tally.add(status === ERROR_CODES.ok ? COUNT.loadsDone : COUNT.loadsFailed, 1)
     this.#tally.add(COUNT.loadBytes, bytes)
-    out.push({
-      kind: 'finish-slot',
-      slots,
-      slot,
-      slotGeneration,
-      state: terminalStateOf(status),
-      errorCode: status,
-      firstFailed: NONE_FAILED,
-      bytes,
-      admitUs: job.sinceUs,
-    })
+    out.push(finishSlot(job.finish, { status, firstFailed: -1, bytes, admitUs: job.sinceUs }))
     out.push({ kind: 'reply', reply: { kind: 'restore-done', job: id, status, bytes, latencyUs } })
   }
 
@@ -348,5 +336,5 @@ export type DramWorkerEffect =
       readonly resultBase: number
     }
   | { readonly kind: 'poll-fence'; readonly job: number; readonly slots: number; readonly slot: number }
-  | ({ readonly kind: 'finish-slot' } & SlotResult)
+  | FinishSlot
   | { readonly kind: 'reply'; readonly reply: DramWorkerReply }

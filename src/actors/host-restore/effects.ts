@@ -1,6 +1,7 @@
 import type { Native, Port } from '../../binding/surface.js'
 import { unreachable } from '../../shared/base/invariant.js'
 import type { HostReaderRequest } from '../host-reader/messages.js'
+import { writeSlotResult } from '../runtime/finish-slot.js'
 import type { Outbox } from '../runtime/outbox.js'
 import type { HostRestoreEffect, HostRestoreInput } from './machine.js'
 import type { HostRestoreReply } from './messages.js'
@@ -32,17 +33,7 @@ export function perform(sinks: HostRestoreSinks, effect: HostRestoreEffect): Hos
     case 'poll-fence':
       return { kind: 'fence-read', job: effect.job, value: sinks.native.slotFence(effect.slots, effect.slot) }
     case 'finish-slot':
-      sinks.native.slotFinish(
-        effect.slots,
-        effect.slot,
-        effect.slotGeneration,
-        effect.state,
-        effect.errorCode,
-        effect.firstFailed,
-        effect.bytes,
-        effect.admitUs,
-        sinks.native.monotonicUs(),
-      )
+      writeSlotResult(sinks.native, effect)
       return null
     case 'reply':
       sinks.client.send(effect.reply)

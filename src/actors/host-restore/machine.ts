@@ -3,8 +3,7 @@ import { invariant, unreachable } from '../../shared/base/invariant.js'
 import type { Tally } from '../../shared/base/tally.js'
 import { COPY, SOURCE } from '../../shared/layout/descriptors.js'
 import { EMPTY_LIST, listOf } from '../../shared/layout/records.js'
-import { type SlotResult, terminalStateOf } from '../../shared/layout/slot-states.js'
-import { NONE_FAILED } from '../../shared/layout/wire/slots.js'
+import { type FinishSlot, finishSlot } from '../../shared/layout/slot-results.js'
 import { FenceWaits } from '../../shared/scheduling/fence-waits.js'
 import { OperationSlots } from '../../shared/scheduling/operation-slots.js'
 import { HOST_RESTORE_COUNT as COUNT, HOST_RESTORE_HISTOGRAM as HISTOGRAM } from './counters.js'
@@ -310,7 +309,7 @@ export class HostRestoreMachine {
     const latencyUs = Math.max(0, this.#nowUs - job.admitUs)
     this.#countEnd(job, bytes, latencyUs)
     const list = job.damaged.size === 0 ? EMPTY_LIST : listOf([...job.damaged])
-    if (job.damaged.size === 0) out.push(finishOf(job, bytes))
+    if (job.damaged.size === 0) out.push(finishSlot(job.finish, { status, firstFailed, bytes, admitUs: job.admitUs }))
     const reply = { kind: 'restore-done', job: id, status, bytes, ssdBytes, firstFailed, latencyUs, list } as const
     out.push({ kind: 'reply', reply })
   }
@@ -388,23 +387,8 @@ export type HostRestoreEffect =
       readonly count: number
     }
   | { readonly kind: 'poll-fence'; readonly job: number; readonly slots: number; readonly slot: number }
-  | ({ readonly kind: 'finish-slot' } & SlotResult)
+  | FinishSlot
   | { readonly kind: 'reply'; readonly reply: HostRestoreReply }
-
-function finishOf({ finish, status, firstFailed, admitUs }: RestoreJob, bytes: number): HostRestoreEffect {
-  const { slots, slot, slotGeneration } = finish
-  return {
-    kind: 'finish-slot',
-    slots,
-    slot,
-    slotGeneration,
-    state: terminalStateOf(status),
-    errorCode: status,
-    firstFailed: firstFailed < 0 ? NONE_FAILED : firstFailed,
-    bytes,
-    admitUs,
-  }
-}
 
 function remove<T>(list: T[], item: T): void {
   const at = list.indexOf(item)

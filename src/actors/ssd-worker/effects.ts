@@ -1,6 +1,7 @@
 import type { Native, Port } from '../../binding/surface.js'
 import type { DeviceName } from '../../shared/base/device-name.js'
 import { invariant, unreachable } from '../../shared/base/invariant.js'
+import { writeSlotResult } from '../runtime/finish-slot.js'
 import type { Outbox } from '../runtime/outbox.js'
 import type { SsdWorkerEffect, SsdWorkerInput } from './machine.js'
 import type { SsdWorkerReply } from './messages.js'
@@ -56,17 +57,7 @@ export function perform(sinks: SsdWorkerSinks, effect: SsdWorkerEffect): SsdWork
     case 'poll-fence':
       return { kind: 'fence-read', job: effect.job, value: native.slotFence(effect.slots, effect.slot) }
     case 'finish-slot':
-      native.slotFinish(
-        effect.slots,
-        effect.slot,
-        effect.slotGeneration,
-        effect.state,
-        effect.errorCode,
-        effect.firstFailed,
-        effect.bytes,
-        effect.admitUs,
-        native.monotonicUs(),
-      )
+      writeSlotResult(native, effect)
       return null
     case 'reply':
       sinks.client.send(effect.reply)

@@ -3,8 +3,7 @@ import { invariant, unreachable } from '../../shared/base/invariant.js'
 import type { Tally } from '../../shared/base/tally.js'
 import { CHECKSUM, COPY, NO_CRC, SOURCE, TARGET } from '../../shared/layout/descriptors.js'
 import { EMPTY_LIST, listOf } from '../../shared/layout/records.js'
-import { type SlotResult, terminalStateOf } from '../../shared/layout/slot-states.js'
-import { NONE_FAILED } from '../../shared/layout/wire/slots.js'
+import { type FinishSlot, finishSlot } from '../../shared/layout/slot-results.js'
 import { SLOT_GRANULES_MAX, type StagingRead } from '../../shared/planning/staging-reads.js'
 import type { StagingChunk } from '../../shared/planning/staging-writes.js'
 import { FenceWaits } from '../../shared/scheduling/fence-waits.js'
@@ -497,20 +496,7 @@ export class SsdWorkerMachine {
     this.#countRestore(job, bytes, latencyUs)
     // What is damaged is hidden by the manager first, which then finishes the slot: a client's next query may overtake
     // this reply.
-    if (damaged.size === 0) {
-      const { slots, slot, slotGeneration } = job.finish
-      out.push({
-        kind: 'finish-slot',
-        slots,
-        slot,
-        slotGeneration,
-        state: terminalStateOf(status),
-        errorCode: status,
-        firstFailed: firstFailed < 0 ? NONE_FAILED : firstFailed,
-        bytes,
-        admitUs: job.admitUs,
-      })
-    }
+    if (damaged.size === 0) out.push(finishSlot(job.finish, { status, firstFailed, bytes, admitUs: job.admitUs }))
     const list = damaged.size === 0 ? EMPTY_LIST : listOf([...damaged])
     const reply = { kind: 'restore-done', job: id, status, bytes, ssdBytes, firstFailed, latencyUs, list } as const
     out.push({ kind: 'reply', reply })
@@ -654,7 +640,7 @@ export type SsdWorkerEffect =
       readonly count: number
     }
   | { readonly kind: 'poll-fence'; readonly job: number; readonly slots: number; readonly slot: number }
-  | ({ readonly kind: 'finish-slot' } & SlotResult)
+  | FinishSlot
   | { readonly kind: 'reply'; readonly reply: SsdWorkerReply }
 
 function checkBase(worker: Worker, slot: number): number {

@@ -11,16 +11,3 @@ export function terminalStateOf(status: number): TerminalSlotState {
   if (status === ERROR_CODES.ok) return SLOT_STATE.done
   return status === ERROR_CODES.cancelled ? SLOT_STATE.cancelled : SLOT_STATE.failed
 }
-
-/** All that a finisher writes into a slot, once, when nothing native touches its pages any more. */
-export interface SlotResult {
-  readonly slots: number
-  readonly slot: number
-  readonly slotGeneration: number
-  readonly state: TerminalSlotState
-  readonly errorCode: number
-  /** Index of the first block of the request that failed, or NONE_FAILED. */
-  readonly firstFailed: number
-  readonly bytes: number
-  readonly admitUs: number
-}
