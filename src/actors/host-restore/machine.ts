@@ -1,14 +1,14 @@
 import { ERROR_CODES, errorCodeName, provesLoss } from '../../shared/base/errors.js'
 import { invariant, unreachable } from '../../shared/base/invariant.js'
 import type { Tally } from '../../shared/base/tally.js'
-import { COPY, SOURCE } from '../../shared/layout/descriptors.js'
+import { SOURCE } from '../../shared/layout/descriptors.js'
 import { EMPTY_LIST, listOf } from '../../shared/layout/records.js'
 import { type FinishSlot, finishSlot } from '../../shared/layout/slot-results.js'
 import { FenceWaits } from '../../shared/scheduling/fence-waits.js'
-import { OperationSlots } from '../../shared/scheduling/operation-slots.js'
 import { HOST_RESTORE_COUNT as COUNT, HOST_RESTORE_HISTOGRAM as HISTOGRAM } from './counters.js'
 import { RestoreJob } from './job.js'
 import { type HostRestoreReply, type HostRestoreRequest, RESTORES_MAX } from './messages.js'
+import { type CopyPart, CopyParts, type CopyPartsOptions } from './parts.js'
 import { type AskReader, OutstandingReads, type OutstandingReadsOptions } from './reads.js'
 
 /**
@@ -42,7 +42,6 @@ import { type AskReader, OutstandingReads, type OutstandingReadsOptions } from '
  */
 export class HostRestoreMachine {
   readonly #tally: Tally
-  readonly #partDescriptors: number
   readonly #reads: OutstandingReads
   readonly #jobs = new Map<number, RestoreJob>()
   /** Jobs with reads to ask for; the job at the front has the next turn. */
@@ -50,31 +49,20 @@ export class HostRestoreMachine {
   /** Jobs with copies to submit; the job at the front has the next turn. */
   readonly #copiers: RestoreJob[] = []
   readonly #fences = new FenceWaits<RestoreJob>()
-  readonly #parts: OperationSlots
-  readonly #partJobAt: (RestoreJob | null)[]
-  readonly #partSources: Int32Array
-  readonly #partCount: Int32Array
-  /** COPY descriptors of the parts on the stream, `partDescriptors` for each place. */
-  readonly #copies: Float64Array
+  readonly #parts: CopyParts
   #nowUs = 0
   #stopping = false
   #stopped = false
 
   constructor(options: HostRestoreOptions, tally: Tally) {
-    const { parts, partDescriptors } = options
     this.#tally = tally
-    this.#partDescriptors = partDescriptors
     this.#reads = new OutstandingReads(options)
-    this.#parts = new OperationSlots(parts)
-    this.#partJobAt = new Array<RestoreJob | null>(parts).fill(null)
-    this.#partSources = new Int32Array(parts * partDescriptors)
-    this.#partCount = new Int32Array(parts)
-    this.#copies = new Float64Array(parts * partDescriptors * COPY.doubles)
+    this.#parts = new CopyParts(options)
   }
 
   /** Parts on the stream. */
   get inFlight(): number {
-    return this.#parts.heldCount
+    return this.#parts.count
   }
 
   get idle(): boolean {
@@ -216,51 +204,15 @@ export class HostRestoreMachine {
   #startCopies(out: HostRestoreEffect[]): void {
     while (this.#copiers.length > 0 && this.#parts.freeCount > 0) {
       const job = this.#copiers.shift() as RestoreJob
-      this.#submitPart(job, out)
+      out.push(this.#parts.take(job))
       if (job.readyCount > 0) this.#copiers.push(job)
     }
   }
 
-  #submitPart(job: RestoreJob, out: HostRestoreEffect[]): void {
-    const place = this.#parts.acquire()
-    const first = place * this.#partDescriptors
-    const count = Math.min(job.readyCount, this.#partDescriptors)
-    for (let each = 0; each < count; each++) {
-      const source = job.shiftReady()
-      this.#partSources[first + each] = source
-      this.#writeCopy(job, source, (first + each) * COPY.doubles)
-    }
-    this.#partJobAt[place] = job
-    this.#partCount[place] = count
-    job.partsInFlight += 1
-    out.push({
-      kind: 'copy',
-      tag: this.#parts.tagOf(place),
-      doubles: this.#copies,
-      offset: first * COPY.doubles,
-      count,
-    })
-  }
-
-  #writeCopy(job: RestoreJob, source: number, at: number): void {
-    this.#copies[at + COPY.template] = job.field(source, SOURCE.template)
-    this.#copies[at + COPY.granule] = job.field(source, SOURCE.granule)
-    this.#copies[at + COPY.page] = job.field(source, SOURCE.page)
-    this.#copies[at + COPY.poolOffsetBytes] = job.poolOffsetBytes(source)
-    this.#copies[at + COPY.firstItem] = job.field(source, SOURCE.firstItem)
-    this.#copies[at + COPY.itemCount] = job.field(source, SOURCE.itemCount)
-  }
-
   #partEnded(tag: number, result: number, out: HostRestoreEffect[]): void {
-    const place = this.#parts.resolve(tag)
-    if (place < 0) return this.#tally.add(COUNT.completionsStray, 1)
-    const job = this.#partJobAt[place]
-    invariant(job !== null && job !== undefined, 'a held place names its job', { place })
-    const first = place * this.#partDescriptors
-    const sources = this.#partSources.slice(first, first + (this.#partCount[place] as number))
-    this.#partJobAt[place] = null
-    this.#parts.release(place)
-    job.partsInFlight -= 1
+    const part = this.#parts.ended(tag)
+    if (part === null) return this.#tally.add(COUNT.completionsStray, 1)
+    const { job, sources } = part
     for (const source of sources) this.#copyEnded(job, source)
     if (result < 0) {
       job.fail(ERROR_CODES.io_copy_failed, sources)
@@ -352,19 +304,14 @@ export class HostRestoreMachine {
 
   #gauge(): void {
     this.#tally.set(COUNT.readsInFlight, this.#reads.count)
-    this.#tally.set(COUNT.partsInFlight, this.#parts.heldCount)
+    this.#tally.set(COUNT.partsInFlight, this.#parts.count)
     this.#tally.set(COUNT.windowBytes, this.#reads.windowUsedBytes)
     this.#tally.set(COUNT.jobsActive, this.#jobs.size)
     this.#tally.set(COUNT.jobsFenced, this.#fences.size)
   }
 }
 
-export interface HostRestoreOptions extends OutstandingReadsOptions {
-  /** Parts on the stream at once, a power of two. */
-  readonly parts: number
-  /** Copies in one part at most. */
-  readonly partDescriptors: number
-}
+export interface HostRestoreOptions extends OutstandingReadsOptions, CopyPartsOptions {}
 
 export type HostRestoreInput =
   | { readonly kind: 'request'; readonly request: HostRestoreRequest }
@@ -378,14 +325,7 @@ export type HostRestoreInput =
 
 export type HostRestoreEffect =
   | AskReader
-  /** COPY descriptors from pool to pages; they stay as they are until the part has ended. */
-  | {
-      readonly kind: 'copy'
-      readonly tag: number
-      readonly doubles: Float64Array
-      readonly offset: number
-      readonly count: number
-    }
+  | CopyPart
   | { readonly kind: 'poll-fence'; readonly job: number; readonly slots: number; readonly slot: number }
   | FinishSlot
   | { readonly kind: 'reply'; readonly reply: HostRestoreReply }
