@@ -83,6 +83,15 @@ abstract class Job {
 
   abstract get batchesLeft(): number
   abstract dropBatches(): void
+  /** The job ends early, for want of some sources. */
+  abstract fail(status: number, sources: Int32Array | readonly number[]): void
+
+  /** What is submitted ends; nothing else starts. */
+  stopStarting(): void {
+    this.starting = false
+    this.dropBatches()
+    this.copies.drop()
+  }
 
   /** True when nothing of the job is left to start. */
   get started(): boolean {
@@ -132,6 +141,11 @@ export class RestoreJob extends Job {
 
   field(source: number, at: number): number {
     return listAt(this.list, source * SOURCE.doubles + at)
+  }
+
+  /** A field of the granule that read `read` of the plan brings. */
+  readField(read: number, at: number): number {
+    return this.field(this.plan.reads[read] as number, at)
   }
 
   get batchesLeft(): number {
@@ -245,9 +259,11 @@ export class WriteJob extends Job {
     this.remember(status)
   }
 
-  /** The job itself ends early. */
-  cancel(status: number): void {
+  /** The job itself ends early, and with it what of its copies has not ended. */
+  fail(status: number): void {
     this.remember(status)
+    const cut = !this.copiesSaid && this.copyStatus === ERROR_CODES.ok && (this.copies.left > 0 || !this.complete)
+    if (cut || status === ERROR_CODES.io_copy_failed) this.copyStatus = status
   }
 }
 

@@ -11,10 +11,18 @@ export type Batch<Restore, Write> =
   | { readonly kind: 'read'; readonly job: Restore; readonly batch: number; readonly submittedUs: number }
   | { readonly kind: 'write'; readonly job: Write; readonly chunk: number; readonly submittedUs: number }
 
-/** A job as its worker counts it. */
+/** What the device is said to have answered when it read or wrote less than it was asked to: EIO. */
+export const SHORT = -5
+
+/** A job as its worker sees it. */
 export interface Batched {
+  readonly kind: 'restore' | 'write'
   /** Staging slots that work for it. */
   batchesInFlight: number
+  /** Batches that it has yet to start. */
+  readonly batchesLeft: number
+  /** Copies beside I/O that it has yet to queue. */
+  readonly copies: { readonly left: number }
 }
 
 /**
@@ -24,7 +32,10 @@ export interface Batched {
  *     ▲                      │
  *     └── refused: its jobs fail, the next one tries again
  */
-export class StagingWorker<Restore extends Batched, Write extends Batched> {
+export class StagingWorker<
+  Restore extends Batched & { readonly kind: 'restore' },
+  Write extends Batched & { readonly kind: 'write' },
+> {
   readonly number: number
   state: 'closed' | 'opening' | 'open' = 'closed'
   /** `close-worker` has come. */
@@ -50,6 +61,30 @@ export class StagingWorker<Restore extends Batched, Write extends Batched> {
     let count = 0
     for (const slot of this.slots) if (slot?.kind === 'write') count += 1
     return count
+  }
+
+  /** The job waits for turns with what it has. */
+  want(job: Restore | Write): void {
+    this.wantSlot(job)
+    this.wantStream(job)
+  }
+
+  wantSlot(job: Restore | Write): void {
+    if (job.batchesLeft === 0) return
+    if (job.kind === 'restore') this.turns.addRead(job)
+    else this.turns.addWrite(job)
+  }
+
+  wantStream(job: Restore | Write): void {
+    if (job.copies.left > 0) this.copiers.push(job)
+  }
+
+  /** The job waits for nothing any more. */
+  withdraw(job: Restore | Write): void {
+    if (job.kind === 'restore') this.turns.removeRead(job)
+    else this.turns.removeWrite(job)
+    const at = this.copiers.indexOf(job)
+    if (at >= 0) this.copiers.splice(at, 1)
   }
 
   /** A free slot, or -1. */

@@ -1,0 +1,40 @@
+import { invariant } from '../../shared/base/invariant.js'
+import { OperationSlots } from '../../shared/scheduling/operation-slots.js'
+import type { AnyJob, RestoreJob, WriteJob } from './job.js'
+
+/** Places for operations: both slots and all parts of every worker. */
+const OPERATIONS = 1024
+
+/** What a tag stands for: the work of a staging slot, or a part of the copies beside it. */
+export type Operation =
+  | { readonly kind: 'read' | 'scatter'; readonly job: RestoreJob; readonly slot: number }
+  | { readonly kind: 'write'; readonly job: WriteJob; readonly slot: number }
+  | { readonly kind: 'copy'; readonly job: AnyJob; readonly first: number; readonly count: number }
+
+/** What the device works on. Each operation is taken back once, by its tag. */
+export class Operations {
+  readonly #places = new OperationSlots(OPERATIONS)
+  readonly #at: (Operation | null)[] = new Array<null>(OPERATIONS).fill(null)
+
+  get count(): number {
+    return this.#places.heldCount
+  }
+
+  /** The tag by which the operation will complete. */
+  put(operation: Operation): number {
+    const place = this.#places.acquire()
+    invariant(place >= 0, 'every slot and part of every worker has a place', { inFlight: this.count })
+    this.#at[place] = operation
+    return this.#places.tagOf(place)
+  }
+
+  /** The operation that completed, which is no more; null for a tag that names nothing in flight. */
+  take(tag: number): Operation | null {
+    const place = this.#places.resolve(tag)
+    if (place < 0) return null
+    const operation = this.#at[place] as Operation
+    this.#at[place] = null
+    this.#places.release(place)
+    return operation
+  }
+}
