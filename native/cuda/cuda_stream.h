@@ -1,37 +1,25 @@
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "cuda/cuda_device.h"
+#include "cuda/cuda_event.h"
+#include "cuda/device_sums.h"
+#include "cuda/direct_copies.h"
+#include "cuda/fences.h"
+#include "cuda/kernel_copies.h"
 #include "cuda/runs.h"
 #include "cuda/tile_arena.h"
 #include "device/stream.h"
 
 namespace orbitkv::cuda {
-
-class CudaStream;
-
-/// A mark among the jobs of a CudaStream. Used by the thread of its stream's port.
-class CudaEvent : public Event {
- public:
-  bool Passed() const override;
-  void Synchronize() const override;
-
- private:
-  friend class CudaStream;
-  struct Mark {
-    bool passed = false;
-    CudaStream* stream = nullptr;  // null once passed
-  };
-  std::shared_ptr<Mark> mark_;  // null before the first recording
-};
 
 /// Work that another library puts on the stream (cuFile), with what goes before and after it. One
 /// completion for all: `result`, asked when the stream has passed everything.
@@ -53,10 +41,7 @@ struct ForeignJob {
 /// queued on the device as far as room for their descriptors goes, and the port's thread polls.
 ///
 ///   job        what the port queued: one completion
-///   piece      what went to the device behind one fence: a word that the device writes into pinned
-///              memory, polled for the price of a load, and an event for errors and wakes
-///   watch      a second stream that waits for events and calls the host: it wakes a port that has
-///              gone to sleep without holding up the first
+///   piece      what went to the device at once, with a fence behind it (Fences)
 ///
 /// Copies go by the copy engine or by a kernel over mapped memory, as Choose() says. Checksums of a
 /// pool of the host are computed by the port's thread, a MiB a poll, when everything before has
@@ -82,7 +67,7 @@ class CudaStream : public Stream {
   size_t in_flight() const override { return jobs_.size(); }
   void Poll() override;
   int64_t NextEndUs() const override;
-  void WakeAtEnds() override;
+  void WakeAtEnds() override { fences_->WakeAtEnds(); }
   bool Drain(int64_t deadline_us) override;
   int Record(Event& event) override;
   int Wait(const Event& event) override;
@@ -91,7 +76,7 @@ class CudaStream : public Stream {
 
   CudaDevice& device() const { return device_; }
   /// For libraries that register streams; only Submit() may queue on it.
-  StreamPointer pointer() const { return stream_; }
+  StreamPointer pointer() const { return stream_.get(); }
   const std::shared_ptr<Pool>& pool() const { return context_.pool; }
 
  private:
@@ -102,9 +87,8 @@ class CudaStream : public Stream {
     int32_t tag = 0;
     Way way = Way::kInside;
     bool kernel = false;
-    std::vector<Tile> runs;
-    size_t run_next = 0;
-    uint64_t run_offset = 0;
+    KernelCopies::Plan plan;
+    RunCursor runs;
     std::function<int(StreamPointer)> enqueue;
     std::function<int32_t()> result;
     std::vector<ChecksumStep> sums;
@@ -121,22 +105,18 @@ class CudaStream : public Stream {
     EventPointer ended = nullptr;
     int64_t expected_end_us = 0;
     std::shared_ptr<CudaEvent::Mark> mark;
+
+    std::span<const ChecksumStep> sums_left() const {
+      return std::span<const ChecksumStep>(sums).subspan(sum_next);
+    }
   };
 
-  /// Checksums of one piece, until they are read.
-  struct PieceSums {
-    const uint32_t* remainders;
-    size_t first_result;
-    std::vector<uint64_t> covered_bytes;
+  /// The driver's stream; destroyed after what is queued on it.
+  struct DestroyStream {
+    const CudaDevice* device;
+    void operator()(StreamPointer stream) const;
   };
-
-  struct Piece {
-    uint32_t fence;
-    EventPointer event;
-    uint64_t arena_end;
-    bool armed;
-    std::unique_ptr<PieceSums> sums;
-  };
+  using OwnedStream = std::unique_ptr<StreamRecord, DestroyStream>;
 
   std::span<const double> Snapshot(std::span<const double> descriptors);
   /// 0 or -errno: whether a job may be taken at all.
@@ -146,30 +126,22 @@ class CudaStream : public Stream {
 
   /// Hands jobs to the device in order, as far as there is room.
   void Launch();
-  /// False: there is no room now.
+  /// The three below: false when there is no room now.
   bool LaunchWork(Job& job);
   bool LaunchRuns(Job& job);
-  void LaunchDirect(Job& job);
   bool LaunchSums(Job& job);
-  /// Fills tiles from where the job is; returns how many.
-  uint32_t FillTiles(Job& job, uint64_t tile_bytes, std::span<Tile> tiles);
   void Begin(Job& job);
-  void Fence(Job& job, std::unique_ptr<PieceSums> sums = nullptr);
+  /// The mark of the end, and the last fence.
+  void End(Job& job);
   /// A call for a job failed: the device is lost, or the job is.
   void Refused(Job& job, Result result);
 
-  void Reap();
-  void Absorb(Piece& piece);
   void Finish();
   bool FinishChecksum(Job& job);
-  bool HasPassed(uint32_t fence) const { return static_cast<int32_t>(passed_ - fence) >= 0; }
   /// The device is lost: everything ends with -ENODEV.
   void FailAll();
   int32_t DeviceTime(Job& job);
   void Post(Job& job, int32_t result);
-
-  EventPointer TakeEvent();
-  uint32_t word() const;
 
   CudaDevice& device_;
   const Driver& driver_;
@@ -178,25 +150,18 @@ class CudaStream : public Stream {
   std::shared_ptr<PoolRegistration> registration_;
   const Kernels* kernels_ = nullptr;
   std::string kernels_reason_;
-  /// What is added to an address of the pool to get the device's; 0 nearly everywhere.
-  uint64_t pool_shift_ = 0;
 
-  StreamPointer stream_ = nullptr;
-  StreamPointer watch_ = nullptr;
   std::unique_ptr<TileArena> arena_;
-  std::shared_ptr<const void> sums_memory_;
-  DeviceAddress sums_ = 0;
-  std::vector<EventPointer> events_;
-  bool words_ = true;
-  uint32_t fence_ = 0;
-  uint32_t passed_ = 0;
-  int64_t next_query_us_ = 0;
+  OwnedStream stream_;
+  std::unique_ptr<Fences> fences_;
+  DirectCopies direct_;
+  std::optional<KernelCopies> kernel_copies_;
+  std::optional<DeviceSums> device_sums_;
   int64_t busy_until_us_ = 0;
 
   std::vector<double> snapshot_;
   std::deque<Job> jobs_;
   size_t launch_next_ = 0;  // the first of jobs_ that is not launched
-  std::deque<Piece> pieces_;
   uint64_t direct_jobs_ = 0;
   uint64_t kernel_jobs_ = 0;
 };

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "cuda/kernels.h"
@@ -19,35 +21,41 @@ enum class Way { kToDevice, kFromDevice, kInside };
 std::vector<Tile> PlanCopy(const CopyJob& job, CopyDirection direction);
 std::vector<Tile> PlanMoves(const MoveJob& job);
 
-/// Shape of a job, for the choice.
-struct Shape {
-  Way way;
-  uint64_t runs;
-  uint64_t bytes;
-  uint64_t longest;
-  bool zeroes;
+/// Tiles of `tile_bytes`; the last of a run has whatever is left, up to `last_bytes_max` (at least
+/// as much).
+struct Cutting {
+  uint64_t tile_bytes = 0;
+  uint64_t last_bytes_max = 0;
 };
-Shape ShapeOf(const std::vector<Tile>& runs, Way way);
 
-/// kDirect or kKernel: what is asked, or, for kAuto, what the table says.
-Transfer Choose(Transfer asked, const Shape& shape, bool kernels);
-
-/// How a job inside the device is cut: tiles of at most slices * slice_bytes.
-struct Slicing {
-  uint32_t slices;
-  uint32_t slice_bytes;
+/// What is added to the addresses of runs to get the device's.
+struct Shift {
+  uint64_t target = 0;
+  uint64_t source = 0;
 };
-/// For a job of this shape whose longest run has `longest` bytes, so that `warps` warps all have
-/// something to do and none has much; `slice_bytes` fixes it unless 0.
-Slicing SliceFor(uint64_t bytes, uint64_t longest, uint64_t warps, uint64_t slice_bytes);
 
-/// How many pieces a checksum has; each has at most Crc32Piece::kBytesMax bytes.
-uint64_t PieceCount(const ChecksumStep& step);
-/// Bytes that a checksum covers.
-uint64_t CoveredBytes(const ChecksumStep& step);
-/// Writes the pieces of a checksum whose remainder goes to results[result].
-void WritePieces(const ChecksumStep& step, uint32_t result, Crc32Piece* pieces);
-/// The weight of lane `lane` within a full piece.
-uint32_t LaneWeight(uint32_t lane);
+/// Runs of a job, and how far they have been handed out: whole to the copy engine, or cut into
+/// tiles for a kernel.
+class RunCursor {
+ public:
+  RunCursor() = default;
+  explicit RunCursor(std::vector<Tile> runs) : runs_(std::move(runs)) {}
+
+  std::span<const Tile> runs() const { return runs_; }
+  bool begun() const { return next_ > 0 || offset_ > 0; }
+  bool done() const { return next_ == runs_.size(); }
+  /// Runs that are not handed out in full.
+  size_t left() const { return runs_.size() - next_; }
+
+  /// The next whole runs, at most `most`.
+  std::span<const Tile> Take(size_t most);
+  /// Fills `tiles` with the next tiles; returns how many.
+  uint32_t Cut(const Cutting& cutting, const Shift& shift, std::span<Tile> tiles);
+
+ private:
+  std::vector<Tile> runs_;
+  size_t next_ = 0;
+  uint64_t offset_ = 0;  // bytes of the next run that are handed out
+};
 
 }  // namespace orbitkv::cuda

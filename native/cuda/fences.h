@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/fixed_ring.h"
+#include "cuda/cuda_device.h"
+#include "cuda/tile_arena.h"
+#include "port/completion_sink.h"
+
+namespace orbitkv::cuda {
+
+/// How the host learns what a stream of the device has passed. Behind each piece of work stands a
+/// fence with a number:
+///
+///   word    the device writes the number into pinned memory; polled for the price of a load
+///   event   asked when the word is late: it says what went wrong; and waited for by the watch
+///   watch   a second stream that waits for events and then calls the host, so that a port that has
+///           gone to sleep is woken without holding up the first stream
+///
+/// A fence that has passed gives the descriptors before it back to the arena. Used by the thread of
+/// the stream's port.
+class Fences {
+ public:
+  /// Fences on the device at once: more are not needed to keep it busy, and a driver makes its
+  /// caller wait when some thousand commands are queued.
+  static constexpr size_t kPendingMax = 256;
+
+  /// The device is entered; `stream` and `arena` outlive this. Throws SystemError.
+  Fences(CudaDevice& device, StreamPointer stream, TileArena& arena,
+         std::shared_ptr<CompletionSink> sink);
+  Fences(const Fences&) = delete;
+  Fences& operator=(const Fences&) = delete;
+  ~Fences();
+
+  /// Whether one can be placed now: asked before the work that it will stand behind is queued.
+  bool HasRoom() const { return !pending_.full(); }
+  /// Behind all that the stream was given so far; returns its number. The context is current.
+  uint32_t Place();
+
+  bool HasPassed(uint32_t fence) const { return static_cast<int32_t>(passed_ - fence) >= 0; }
+  uint32_t passed() const { return passed_; }
+  bool empty() const { return pending_.empty(); }
+
+  /// Looks at the word and, when it is late (nothing has passed at `due_us`), asks the driver.
+  void Reap(int64_t due_us);
+  /// The owner is about to sleep: every fence that is pending wakes the sink.
+  void WakeAtEnds();
+  /// The device is lost: nothing passes any more.
+  void Forget() { pending_.clear(); }
+
+ private:
+  struct Fence {
+    uint32_t number = 0;
+    EventPointer event = nullptr;
+    uint64_t arena_end = 0;
+    bool armed = false;
+  };
+
+  /// The number that the device wrote last.
+  uint32_t word() const;
+  EventPointer TakeEvent();
+  void Pass();
+
+  CudaDevice& device_;
+  const Driver& driver_;
+  const StreamPointer stream_;
+  TileArena& arena_;
+  const std::shared_ptr<CompletionSink> sink_;
+  StreamPointer watch_ = nullptr;
+  std::vector<EventPointer> events_;
+  FixedRing<Fence, kPendingMax> pending_;
+  bool words_;
+  uint32_t last_ = 0;
+  uint32_t passed_ = 0;
+  int64_t next_query_us_ = 0;
+};
+
+}  // namespace orbitkv::cuda

@@ -1,0 +1,52 @@
+#include "cuda/kernel_copies.h"
+
+#include <algorithm>
+
+namespace orbitkv::cuda {
+namespace {
+
+/// Blocks of a copy kernel over the bus: measured, 8 saturate it; more would take multiprocessors
+/// from the engine.
+constexpr uint32_t kBusBlocks = 16;
+/// Blocks for each multiprocessor inside the device.
+constexpr uint32_t kInsideBlocks = 2;
+constexpr uint32_t kBlockWarps = 16;
+/// The last tiles of a job may need little; a region of less than this is not worth a launch.
+constexpr size_t kTilesLeast = 64;
+
+}  // namespace
+
+KernelCopies::Plan KernelCopies::PlanFor(const Shape& shape) const {
+  Plan plan;
+  plan.inside = shape.way == Way::kInside;
+  const uint32_t usual = plan.inside ? device_.multiprocessors() * kInsideBlocks : kBusBlocks;
+  plan.blocks = options_.blocks == 0 ? usual : options_.blocks;
+  if (plan.inside) {
+    const uint64_t warps = uint64_t{usual} * kBlockWarps;
+    plan.slicing = SliceFor(shape.bytes, shape.longest, warps, options_.tile_bytes);
+    plan.cutting = CutForSlices(plan.slicing);
+    return plan;
+  }
+  plan.cutting = CutForBus(options_.tile_bytes);
+  (shape.way == Way::kToDevice ? plan.shift.source : plan.shift.target) = pool_shift_;
+  return plan;
+}
+
+std::span<std::byte> KernelCopies::Reserve(const RunCursor& runs) {
+  return arena_.Reserve(std::min(runs.left(), kTilesLeast) * sizeof(Tile),
+                        TileArena::kRegionBytesMax);
+}
+
+Result KernelCopies::Launch(StreamPointer stream, std::span<std::byte> room, RunCursor& runs,
+                            const Plan& plan) {
+  auto* tiles = reinterpret_cast<Tile*>(room.data());
+  const uint32_t count = runs.Cut(plan.cutting, plan.shift, {tiles, room.size() / sizeof(Tile)});
+  arena_.Commit(count * sizeof(Tile));
+  const DeviceAddress first = arena_.AddressOf(tiles);
+  if (plan.inside)
+    return kernels_.Gather(stream, first, count, plan.slicing.slices, plan.slicing.slice_bytes,
+                           plan.blocks);
+  return kernels_.Move(stream, first, count, plan.blocks);
+}
+
+}  // namespace orbitkv::cuda
