@@ -91,13 +91,17 @@ Compiler* MakeCompiler(int driver_version) {
 #undef ORBITKV_FIND
   OpenBuiltins(library.path);
   int major = 0, minor = 0, count = 0;
-  compiler->nvrtcVersion(&major, &minor);
+  // The version is part of a kernel's name in the cache: without it nothing may be kept.
+  if (compiler->nvrtcVersion(&major, &minor) != 0) {
+    compiler->reason = library.path + " does not say its version";
+    return compiler.release();
+  }
   compiler->version = major * 1000 + minor * 10;
-  compiler->nvrtcGetNumSupportedArchs(&count);
-  compiler->architectures.resize(static_cast<size_t>(std::max(count, 0)));
-  if (count > 0) compiler->nvrtcGetSupportedArchs(compiler->architectures.data());
-  compiler->available = count > 0;
-  if (count <= 0) compiler->reason = library.path + " names no architecture";
+  if (compiler->nvrtcGetNumSupportedArchs(&count) != 0 || count < 0) count = 0;
+  compiler->architectures.resize(static_cast<size_t>(count));
+  compiler->available =
+      count > 0 && compiler->nvrtcGetSupportedArchs(compiler->architectures.data()) == 0;
+  if (!compiler->available) compiler->reason = library.path + " names no architecture";
   return compiler.release();
 }
 
@@ -140,9 +144,14 @@ std::string Run(const Compiler& compiler, const KernelSource& kernel,
                                   std::to_string(result) + "): " + log.c_str());
   }
   size_t size = 0;
-  (translated ? compiler.nvrtcGetPTXSize : compiler.nvrtcGetCUBINSize)(program, &size);
-  std::string image(size, '\0');
-  (translated ? compiler.nvrtcGetPTX : compiler.nvrtcGetCUBIN)(program, image.data());
+  NvrtcResult given =
+      (translated ? compiler.nvrtcGetPTXSize : compiler.nvrtcGetCUBINSize)(program, &size);
+  std::string image(given == 0 ? size : 0, '\0');
+  if (!image.empty())
+    given = (translated ? compiler.nvrtcGetPTX : compiler.nvrtcGetCUBIN)(program, image.data());
+  if (given != 0 || image.empty())
+    throw SystemError(EIO, std::string("Cannot take the code of kernel ") + kernel.name +
+                               " from the compiler (result " + std::to_string(given) + ")");
   return image;
 }
 

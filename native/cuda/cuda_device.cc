@@ -40,7 +40,7 @@ const std::vector<std::unique_ptr<CudaDevice>>& AllDevices() {
     auto made = std::make_unique<std::vector<std::unique_ptr<CudaDevice>>>();
     if (const Driver* driver = TheDriver().driver) {
       int count = 0;
-      driver->cuDeviceGetCount(&count);
+      driver->Require(driver->cuDeviceGetCount(&count), "Cannot count CUDA devices");
       for (int32_t ordinal = 0; ordinal < count; ++ordinal)
         made->push_back(std::make_unique<CudaDevice>(*driver, ordinal));
     }
@@ -67,14 +67,19 @@ PoolRegistration::~PoolRegistration() {
 }
 
 CudaDevice::CudaDevice(const Driver& driver, int32_t ordinal) : driver_(driver), ordinal_(ordinal) {
-  driver_.cuDeviceGet(&number_, ordinal);
   std::array<unsigned char, 16> uuid{};
-  driver_.cuDeviceGetUuid(uuid.data(), number_);
-  uuid_ = FormatUuid(uuid.data());
   int major = 0, minor = 0;
-  driver_.cuDeviceGetAttribute(&major, kAttributeMajor, number_);
-  driver_.cuDeviceGetAttribute(&minor, kAttributeMinor, number_);
-  driver_.cuDeviceGetAttribute(&multiprocessors_, kAttributeMultiprocessors, number_);
+  // One that does not say what it is keeps its ordinal, and is lost from the first.
+  const auto known = [this](Result result) {
+    if (result != kSuccess) Fail(result);
+    return result == kSuccess;
+  };
+  if (known(driver_.cuDeviceGet(&number_, ordinal)) &&
+      known(driver_.cuDeviceGetUuid(uuid.data(), number_)) &&
+      known(driver_.cuDeviceGetAttribute(&major, kAttributeMajor, number_)) &&
+      known(driver_.cuDeviceGetAttribute(&minor, kAttributeMinor, number_)))
+    known(driver_.cuDeviceGetAttribute(&multiprocessors_, kAttributeMultiprocessors, number_));
+  uuid_ = FormatUuid(uuid.data());
   architecture_ = major * 10 + minor;
 }
 
@@ -122,13 +127,14 @@ std::shared_ptr<PoolRegistration> CudaDevice::Register(Pool& pool) {
 const Kernels* CudaDevice::LoadKernels(std::string* reason) {
   const std::lock_guard lock(mutex_);
   if (!kernels_tried_) {
-    kernels_tried_ = true;
     TheCompiler(driver_.version);
     try {
       kernels_.emplace(driver_, architecture_);
     } catch (const SystemError& error) {
       kernels_reason_ = error.what();
     }
+    // Not when this very process had no memory: then it is tried again.
+    kernels_tried_ = true;
   }
   *reason = kernels_reason_;
   return kernels_ ? &*kernels_ : nullptr;

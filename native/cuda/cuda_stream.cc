@@ -17,6 +17,9 @@ namespace {
 constexpr uint64_t kChecksumSliceBytes = 1 << 20;
 /// A fence that is late by this is asked about in the driver.
 constexpr int64_t kLateUs = 1'000;
+/// Pieces of jobs of the copy engine on the device at once: each is up to a thousand commands, and
+/// a driver makes its caller wait when too many are queued.
+constexpr size_t kDirectPiecesMax = 8;
 
 void RequirePool(const std::shared_ptr<Pool>& pool, int32_t device) {
   if (pool != nullptr && pool->device() != kHostDevice && pool->device() != device)
@@ -75,7 +78,7 @@ StreamReport CudaStream::report() const {
   return report;
 }
 
-void CudaStream::Launch() {
+void CudaStream::Launch() noexcept {
   if (launch_next_ >= jobs_.size()) return;
   if (const Result entered = device_.MakeCurrent(); entered != kSuccess)
     return device_.Fail(entered);
@@ -104,12 +107,13 @@ bool CudaStream::LaunchWork(Job& job) {
 bool CudaStream::LaunchRuns(Job& job) {
   while (!job.runs.done() && job.error == 0) {
     if (!fences_->HasRoom()) return false;
+    if (!job.kernel && job.runs.begun() && fences_->pending() >= kDirectPiecesMax) return false;
     const auto room = job.kernel ? kernel_copies_->Reserve(job.runs) : std::span<std::byte>();
     if (job.kernel && room.empty()) return false;
     Begin(job);
     const Result result =
         job.kernel ? kernel_copies_->Launch(stream_.get(), room, job.runs, job.plan)
-                   : direct_.Launch(stream_.get(), job.way, job.runs.Take(DirectCopies::kRunsMax));
+                   : direct_.Launch(stream_.get(), job.way, job.runs.Take(direct_.runs_max()));
     if (result != kSuccess) Refused(job, result);
     if (!job.runs.done() && !device_.failed()) job.last_fence = fences_->Place();
   }
@@ -142,13 +146,13 @@ void CudaStream::Begin(Job& job) {
     job.started = nullptr;
     return;
   }
-  driver_.cuEventRecord(job.started, stream_.get());
+  device_.Note(driver_.cuEventRecord(job.started, stream_.get()));
 }
 
 void CudaStream::End(Job& job) {
   if (job.ended == nullptr && job.started != nullptr && job.error == 0) {
     if (const Result made = driver_.cuEventCreate(&job.ended, kEventTiming); made == kSuccess)
-      driver_.cuEventRecord(job.ended, stream_.get());
+      device_.Note(driver_.cuEventRecord(job.ended, stream_.get()));
     else
       Refused(job, made);
   }
@@ -159,10 +163,10 @@ void CudaStream::Refused(Job& job, Result result) {
   job.error = device_.Note(result) ? -ENODEV : result == kOutOfMemory ? -ENOMEM : -EIO;
 }
 
-void CudaStream::Poll() {
+void CudaStream::Poll() noexcept {
   if (jobs_.empty()) return;
   // Another stream may have met the error that ended the device.
-  if (!device_.failed()) fences_->Reap(jobs_.front().expected_end_us + kLateUs);
+  if (!device_.failed()) fences_->Reap(front_since_us_ + jobs_.front().cost_us + kLateUs);
   if (!device_.failed()) {
     if (device_sums_) device_sums_->Collect(*fences_, context_.results);
     Finish();
@@ -172,7 +176,7 @@ void CudaStream::Poll() {
 }
 
 void CudaStream::Finish() {
-  while (!jobs_.empty()) {
+  for (; !jobs_.empty(); front_since_us_ = MonotonicUs()) {
     Job& job = jobs_.front();
     if (job.kind == Kind::kHostChecksum && job.error == 0) {
       if (!FinishChecksum(job)) return;
@@ -195,13 +199,22 @@ void CudaStream::Finish() {
 
 /// True when the last step is done. One slice a call.
 bool CudaStream::FinishChecksum(Job& job) {
-  for (uint64_t done = 0; job.sum_next < job.sums.size(); ++job.sum_next) {
+  for (uint64_t done = 0; job.sum_next < job.sums.size();) {
     if (done >= kChecksumSliceBytes) return false;
     const ChecksumStep& step = job.sums[job.sum_next];
-    const uint32_t crc =
-        Crc32Strided(0, step.granule, step.bytes, step.segment_bytes, step.segment_stride_bytes);
-    if (!context_.results.empty()) context_.results[job.result_base + job.sum_next] = crc;
-    done += step.bytes;
+    const bool whole = step.segment_bytes == step.segment_stride_bytes;
+    const uint64_t unit = whole ? 1 : step.segment_stride_bytes;
+    const uint64_t slice = std::max(kChecksumSliceBytes / unit, uint64_t{1}) * unit;
+    const uint64_t here = std::min(slice, step.bytes - job.sum_offset);
+    job.sum_crc =
+        Crc32Strided(job.sum_crc, step.granule + job.sum_offset, here,
+                     whole ? here : step.segment_bytes, whole ? here : step.segment_stride_bytes);
+    job.sum_offset += here;
+    done += here;
+    if (job.sum_offset < step.bytes) continue;
+    if (!context_.results.empty()) context_.results[job.result_base + job.sum_next] = job.sum_crc;
+    job.sum_offset = job.sum_crc = 0;
+    ++job.sum_next;
   }
   return true;
 }
@@ -251,7 +264,7 @@ int64_t CudaStream::NextEndUs() const {
   const Job& next = jobs_.front();
   if (next.kind == Kind::kHostChecksum) return kNow;
   if (next.kind == Kind::kWait) return kNever;
-  return next.expected_end_us;
+  return front_since_us_ + next.cost_us;
 }
 
 bool CudaStream::Drain(int64_t deadline_us) {
@@ -266,7 +279,8 @@ bool CudaStream::Drain(int64_t deadline_us) {
 void CudaStream::Cancel() {
   for (Job& job : jobs_) {
     const bool untouched = job.kind == Kind::kWork && !job.launched && !job.begun;
-    const bool unsummed = job.kind == Kind::kHostChecksum && job.sum_next == 0;
+    const bool unsummed =
+        job.kind == Kind::kHostChecksum && job.sum_next == 0 && job.sum_offset == 0;
     if (!untouched && !unsummed && job.kind != Kind::kWait) continue;
     job.error = -ECANCELED;
     // It ends in its turn, when what is before it has passed.

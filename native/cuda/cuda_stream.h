@@ -45,11 +45,14 @@ struct ForeignJob {
 ///
 /// Copies go by the copy engine or by a kernel over mapped memory, as Choose() says. Checksums of a
 /// pool of the host are computed by the port's thread, a MiB a poll, when everything before has
-/// ended; copies behind them do not wait for that, but end after it. Checksums of device memory go
-/// by a kernel.
+/// ended; copies behind them do not wait for that, but end after it: they may not write what it
+/// reads. Checksums of device memory go by a kernel.
 ///
 /// A sticky error of the driver ends the device: what is in flight here ends with -ENODEV, and
-/// nothing more is accepted. Another error ends its job with -EIO.
+/// nothing more is accepted. Another error ends its job with -EIO, when what was queued of it has
+/// ended.
+///
+/// What is accepted needs no more memory: polling allocates nothing and throws nothing.
 class CudaStream : public Stream {
  public:
   /// The device is entered. Throws SystemError.
@@ -65,9 +68,9 @@ class CudaStream : public Stream {
 
   StreamReport report() const override;
   size_t in_flight() const override { return jobs_.size(); }
-  void Poll() override;
+  void Poll() noexcept override;
   int64_t NextEndUs() const override;
-  void WakeAtEnds() override { fences_->WakeAtEnds(); }
+  void WakeAtEnds() noexcept override { fences_->WakeAtEnds(); }
   bool Drain(int64_t deadline_us) override;
   int Record(Event& event) override;
   int Wait(const Event& event) override;
@@ -93,6 +96,8 @@ class CudaStream : public Stream {
     std::function<int32_t()> result;
     std::vector<ChecksumStep> sums;
     size_t sum_next = 0;
+    uint64_t sum_offset = 0;  // of the next checksum of the host: bytes that are in sum_crc
+    uint32_t sum_crc = 0;
     size_t result_base = 0;
     uint64_t bytes = 0;
     std::vector<std::shared_ptr<const void>> holds;
@@ -103,7 +108,7 @@ class CudaStream : public Stream {
     uint32_t last_fence = 0;
     EventPointer started = nullptr;
     EventPointer ended = nullptr;
-    int64_t expected_end_us = 0;
+    int64_t cost_us = 0;  // what is expected of it once it is the first
     std::shared_ptr<CudaEvent::Mark> mark;
 
     std::span<const ChecksumStep> sums_left() const {
@@ -125,7 +130,7 @@ class CudaStream : public Stream {
   bool ResultsFit(size_t base, size_t count) const;
 
   /// Hands jobs to the device in order, as far as there is room.
-  void Launch();
+  void Launch() noexcept;
   /// The three below: false when there is no room now.
   bool LaunchWork(Job& job);
   bool LaunchRuns(Job& job);
@@ -157,7 +162,7 @@ class CudaStream : public Stream {
   DirectCopies direct_;
   std::optional<KernelCopies> kernel_copies_;
   std::optional<DeviceSums> device_sums_;
-  int64_t busy_until_us_ = 0;
+  int64_t front_since_us_ = 0;  // since when the first of jobs_ is the first
 
   std::vector<double> snapshot_;
   std::deque<Job> jobs_;

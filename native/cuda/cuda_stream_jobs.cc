@@ -142,30 +142,28 @@ int CudaStream::Accept(Job job) {
     if (job.kernel) job.plan = kernel_copies_->PlanFor(shape);
     if (!job.runs.done()) ++(job.kernel ? kernel_jobs_ : direct_jobs_);
     const int64_t rate = job.way == Way::kInside ? kInsideBytesPerUs : kBusBytesPerUs;
-    busy_until_us_ =
-        std::max(busy_until_us_, MonotonicUs()) + static_cast<int64_t>(job.bytes) / rate + kFixedUs;
-    job.expected_end_us = busy_until_us_;
+    job.cost_us = static_cast<int64_t>(job.bytes) / rate + kFixedUs;
   }
   if (job.kind == Kind::kWork || job.kind == Kind::kHostChecksum) context_.sink->Expect();
+  if (jobs_.empty()) front_since_us_ = MonotonicUs();
   jobs_.push_back(std::move(job));
-  try {
-    Launch();
-  } catch (const std::bad_alloc&) {
-    // The job is taken; the next poll goes on with it.
-  }
+  Launch();
   return 0;
 }
 
 int CudaStream::Record(Event& event) try {
-  auto& mark = static_cast<CudaEvent&>(event).mark_;
-  mark = std::make_shared<CudaEvent::Mark>();
-  mark->passed = jobs_.empty();
-  if (mark->passed) return 0;
-  mark->stream = this;
-  Job job;
-  job.kind = Kind::kRecord;
-  job.mark = mark;
-  return Accept(std::move(job));
+  auto mark = std::make_shared<CudaEvent::Mark>();
+  if (jobs_.empty()) {
+    mark->passed = true;
+  } else {
+    mark->stream = this;
+    Job job;
+    job.kind = Kind::kRecord;
+    job.mark = mark;
+    Accept(std::move(job));
+  }
+  static_cast<CudaEvent&>(event).mark_ = std::move(mark);
+  return 0;
 } catch (const std::bad_alloc&) {
   return -ENOMEM;
 }

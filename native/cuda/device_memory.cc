@@ -57,29 +57,31 @@ class Import {
   size_t bytes_ = 0;
 };
 
-/// Imports by handle. One lock over opening and closing: a handle is never opened while its last
-/// holder closes it.
+/// Imports by handle. A handle that is being opened or closed has an entry that names nothing:
+/// whoever wants it waits, so it is never opened while its last holder closes it. The driver is
+/// called without the lock.
 class Imports {
  public:
   std::shared_ptr<const Import> Open(CudaDevice& device, const std::byte* bytes) {
-    std::unique_lock lock(mutex_);
     Key key;
     key.device = device.ordinal();
     std::memcpy(key.handle.data(), bytes, kHandleBytes);
-    for (auto at = open_.find(key); at != open_.end(); at = open_.find(key)) {
-      if (auto found = at->second.lock()) return found;
-      closed_.wait(lock);
+    {
+      std::unique_lock lock(mutex_);
+      for (auto at = open_.find(key); at != open_.end(); at = open_.find(key)) {
+        if (auto found = at->second.lock()) return found;
+        changed_.wait(lock);
+      }
+      open_.emplace(key, std::weak_ptr<const Import>());
     }
-    IpcHandle handle;
-    std::memcpy(handle.bytes, bytes, kHandleBytes);
-    auto made = std::make_unique<Import>(device, handle);
-    const std::shared_ptr<const Import> shared(made.release(), [this, key](const Import* import) {
-      const std::lock_guard closing(mutex_);
-      std::unique_ptr<const Import>(import).reset();
-      open_.erase(key);
-      closed_.notify_all();
-    });
-    open_.emplace(key, shared);
+    // From here on the shared pointer's end takes the entry away, also when there is no memory for
+    // its count.
+    const std::shared_ptr<const Import> shared(
+        OpenOrForget(device, key).release(),
+        [this, key](const Import* import) { Close(key, import); });
+    const std::lock_guard lock(mutex_);
+    open_.find(key)->second = shared;
+    changed_.notify_all();
     return shared;
   }
 
@@ -89,8 +91,29 @@ class Imports {
     std::array<std::byte, kHandleBytes> handle;
     auto operator<=>(const Key&) const = default;
   };
+
+  std::unique_ptr<const Import> OpenOrForget(CudaDevice& device, const Key& key) try {
+    IpcHandle handle;
+    std::memcpy(handle.bytes, key.handle.data(), kHandleBytes);
+    return std::make_unique<const Import>(device, handle);
+  } catch (...) {
+    Forget(key);
+    throw;
+  }
+
+  void Close(const Key& key, const Import* import) {
+    std::unique_ptr<const Import>(import).reset();
+    Forget(key);
+  }
+
+  void Forget(const Key& key) {
+    const std::lock_guard lock(mutex_);
+    open_.erase(key);
+    changed_.notify_all();
+  }
+
   std::mutex mutex_;
-  std::condition_variable closed_;
+  std::condition_variable changed_;
   std::map<Key, std::weak_ptr<const Import>> open_;
 };
 

@@ -15,9 +15,10 @@ bool Zeroes(std::span<const Tile> runs) {
 }  // namespace
 
 Result DirectCopies::Launch(StreamPointer stream, Way way, std::span<const Tile> runs) {
-  if (runs.size() > 1 && !Zeroes(runs) && driver_.cuMemcpyBatchAsync != nullptr) {
+  if (batches_ && runs.size() > 1 && !Zeroes(runs)) {
     const Result batched = Batch(stream, runs);
     if (batched != kNotSupported) return batched;
+    batches_ = false;
   }
   for (const Tile& run : runs)
     if (const Result result = One(stream, way, run); result != kSuccess) return result;

@@ -82,6 +82,7 @@ bool IsSticky(Result result) {
     case 46:   // device unavailable
     case 214:  // ECC
     case 220:  // NVLink
+    case 226:  // contained exception
     case 700:  // illegal address
     case 702:  // launch timeout
     case 709:  // context destroyed
@@ -92,6 +93,10 @@ bool IsSticky(Result result) {
     case 717:  // address space
     case 718:  // program counter
     case 719:  // launch failed
+    case 721:  // tensor memory leak
+    case 806:  // MPS: connection lost
+    case 810:  // MPS: client ended
+    case 911:  // external device
     case 999:  // unknown
       return true;
     default:

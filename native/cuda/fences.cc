@@ -12,14 +12,28 @@ namespace {
 /// A word that is late is asked about in the driver this often.
 constexpr int64_t kQueryUs = 1'000;
 
-/// The host's half of a wake: on a thread of the driver, which may call nothing of the driver.
-void WakeSink(void* passed) {
-  const std::unique_ptr<std::shared_ptr<CompletionSink>> sink(
-      static_cast<std::shared_ptr<CompletionSink>*>(passed));
-  (*sink)->Wake();
-}
-
 }  // namespace
+
+/// Counts itself, because the driver may call after the stream has gone, and a wake may not need
+/// memory of its own.
+struct Fences::WakeTarget {
+  std::shared_ptr<CompletionSink> sink;
+  std::atomic<uint32_t> holders{1};
+
+  void Hold() { holders.fetch_add(1, std::memory_order_relaxed); }
+
+  /// The host's half of a wake: on a thread of the driver, which may call nothing of the driver.
+  static void Wake(void* passed) {
+    auto* target = static_cast<WakeTarget*>(passed);
+    target->sink->Wake();
+    LetGo()(target);
+  }
+};
+
+void Fences::LetGo::operator()(WakeTarget* target) const {
+  if (target->holders.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  const std::unique_ptr<WakeTarget> last(target);
+}
 
 Fences::Fences(CudaDevice& device, StreamPointer stream, TileArena& arena,
                std::shared_ptr<CompletionSink> sink)
@@ -27,8 +41,9 @@ Fences::Fences(CudaDevice& device, StreamPointer stream, TileArena& arena,
       driver_(device.driver()),
       stream_(stream),
       arena_(arena),
-      sink_(std::move(sink)),
+      wake_(std::make_unique<WakeTarget>().release()),
       words_(driver_.cuStreamWriteValue32 != nullptr) {
+  wake_->sink = std::move(sink);
   events_.reserve(kPendingMax);
   driver_.Require(driver_.cuStreamCreate(&watch_, kStreamNonBlocking), "Cannot make a stream");
 }
@@ -40,31 +55,36 @@ Fences::~Fences() {
   driver_.cuStreamDestroy(watch_);
 }
 
-EventPointer Fences::TakeEvent() {
+bool Fences::WriteWord(uint32_t number) {
+  if (!words_) return false;
+  const Result written =
+      driver_.cuStreamWriteValue32(stream_, arena_.AddressOf(arena_.word()), number, 0);
+  if (written == kNotSupported) words_ = false;
+  device_.Note(written);
+  return written == kSuccess;
+}
+
+EventPointer Fences::RecordEvent() {
   EventPointer event = nullptr;
-  if (!events_.empty()) {
+  if (events_.empty()) {
+    if (device_.Note(driver_.cuEventCreate(&event, kEventNoTiming)) || event == nullptr)
+      return nullptr;
+  } else {
     event = events_.back();
     events_.pop_back();
-  } else if (driver_.cuEventCreate(&event, kEventNoTiming) != kSuccess) {
-    return nullptr;
   }
-  return event;
+  const Result recorded = driver_.cuEventRecord(event, stream_);
+  if (recorded == kSuccess) return event;
+  device_.Note(recorded);
+  events_.push_back(event);
+  return nullptr;
 }
 
 uint32_t Fences::Place() {
   const uint32_t number = ++last_;
-  if (words_) {
-    const Result written =
-        driver_.cuStreamWriteValue32(stream_, arena_.AddressOf(arena_.word()), number, 0);
-    if (written == kNotSupported)
-      words_ = false;
-    else if (written != kSuccess)
-      device_.Fail(written);
-  }
-  const EventPointer event = TakeEvent();
-  const Result recorded = event == nullptr ? kOutOfMemory : driver_.cuEventRecord(event, stream_);
-  // Without a fence nobody would know when the device has done.
-  if (recorded != kSuccess) device_.Fail(recorded);
+  const bool worded = WriteWord(number);
+  const EventPointer event = RecordEvent();
+  blind_ = !worded && event == nullptr;
   pending_.push_back({number, event, arena_.head(), false});
   return number;
 }
@@ -76,12 +96,18 @@ uint32_t Fences::word() const {
 void Fences::Pass() {
   const Fence& fence = pending_.front();
   passed_ = fence.number;
+  blind_ = blind_ && pending_.size() > 1;
   arena_.Release(fence.arena_end);
   if (fence.event != nullptr) events_.push_back(fence.event);
   pending_.pop_front();
 }
 
-void Fences::Reap(int64_t due_us) {
+Result Fences::Ask(const Fence& fence) const {
+  return fence.event == nullptr ? driver_.cuStreamQuery(stream_)
+                                : driver_.cuEventQuery(fence.event);
+}
+
+void Fences::Reap(int64_t due_us) noexcept {
   if (words_ && !pending_.empty()) {
     const uint32_t written = word();
     while (!pending_.empty() && static_cast<int32_t>(written - pending_.front().number) >= 0)
@@ -95,23 +121,23 @@ void Fences::Reap(int64_t due_us) {
   if (const Result entered = device_.MakeCurrent(); entered != kSuccess)
     return device_.Fail(entered);
   while (!pending_.empty()) {
-    const Result result = driver_.cuEventQuery(pending_.front().event);
+    const Result result = Ask(pending_.front());
     if (result == kNotReady) return;
     if (result != kSuccess) return device_.Fail(result);
     Pass();
   }
 }
 
-void Fences::WakeAtEnds() {
+void Fences::WakeAtEnds() noexcept {
   if (pending_.empty() || pending_.back().armed || device_.MakeCurrent() != kSuccess) return;
   for (size_t i = 0; i < pending_.size(); ++i) {
     Fence& fence = pending_[i];
-    if (std::exchange(fence.armed, true)) continue;
+    // A wake that is refused, or has no event, is late by a port's longest sleep, no more.
+    if (std::exchange(fence.armed, true) || fence.event == nullptr) continue;
     if (driver_.cuStreamWaitEvent(watch_, fence.event, 0) != kSuccess) continue;
-    auto sink = std::make_unique<std::shared_ptr<CompletionSink>>(sink_);
-    // A refused wake is late by a port's longest sleep, no more.
-    if (driver_.cuLaunchHostFunc(watch_, WakeSink, sink.get()) == kSuccess) [[maybe_unused]]
-      const auto owned = sink.release();
+    wake_->Hold();
+    if (driver_.cuLaunchHostFunc(watch_, WakeTarget::Wake, wake_.get()) != kSuccess)
+      LetGo()(wake_.get());
   }
 }
 

@@ -1,6 +1,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/keep_for_ever.h"
 #include "cuda/cuda_device.h"
 #include "cuda/cuda_stream.h"
 #include "cufile/staging.h"
@@ -22,25 +23,39 @@ struct Words {
 /// gather, transfer and checksum are queued at once and end behind one fence.
 class CudaStaging : public Staging {
  public:
+  CudaStaging(const CudaStaging&) = delete;
+  CudaStaging& operator=(const CudaStaging&) = delete;
   CudaStaging(std::shared_ptr<Pool> memory, std::unique_ptr<cuda::CudaStream> stream)
       : memory_(std::move(memory)), words_(std::make_shared<Words>()), stream_(std::move(stream)) {}
 
+  ~CudaStaging() override {
+    if (Deregister() == 0) return;
+    // Memory that the library will not let go of may not be freed under it, nor the stream.
+    KeepForEver(std::shared_ptr<cuda::CudaStream>(std::move(stream_)));
+    KeepForEver(memory_);
+  }
+
   int Register() {
-    const Functions& f = Library::Instance().functions();
-    const int code = CodeOf(f.buffer_register(memory_->base(), memory_->bytes(), 0));
+    const int code = buffer_.Register(memory_->base(), memory_->bytes());
     if (code != 0) return code;
+    const Functions& f = Library::Instance().functions();
     const int of_stream =
         CodeOf(f.stream_register(stream_->pointer(), abi::kStreamAllFixedAndAligned));
-    if (of_stream != 0) f.buffer_deregister(memory_->base());
+    stream_registered_ = of_stream == 0;
     return of_stream;
   }
 
+  /// The stream first: it is what the library may still use the buffer on.
   int Deregister() override {
+    if (!buffer_.registered()) return 0;
     stream_->device().MakeCurrent();
-    const Functions& f = Library::Instance().functions();
-    const int of_stream = CodeOf(f.stream_deregister(stream_->pointer()));
-    const int of_buffer = CodeOf(f.buffer_deregister(memory_->base()));
-    return of_stream != 0 ? of_stream : of_buffer;
+    if (stream_registered_) {
+      const int of_stream =
+          CodeOf(Library::Instance().functions().stream_deregister(stream_->pointer()));
+      if (of_stream != 0) return of_stream;
+      stream_registered_ = false;
+    }
+    return buffer_.Deregister();
   }
 
   int Read(int32_t tag, std::shared_ptr<RegisteredFile> file, const Extent& extent,
@@ -124,6 +139,8 @@ class CudaStaging : public Staging {
 
   std::shared_ptr<Pool> memory_;
   std::shared_ptr<Words> words_;
+  RegisteredBuffer buffer_;
+  bool stream_registered_ = false;
   std::unique_ptr<cuda::CudaStream> stream_;  // after what its jobs name
 };
 

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/keep_for_ever.h"
 #include "cufile/staging.h"
 #include "host/host_stream.h"
 
@@ -46,9 +47,15 @@ class HostStaging : public Staging {
         });
   }
 
-  int Deregister() override {
-    return CodeOf(Library::Instance().functions().buffer_deregister(memory_->base()));
+  HostStaging(const HostStaging&) = delete;
+  HostStaging& operator=(const HostStaging&) = delete;
+  ~HostStaging() override {
+    // Memory that the library will not let go of may not be unmapped under it.
+    if (Deregister() != 0) KeepForEver(memory_);
   }
+
+  int Register() { return buffer_.Register(memory_->base(), memory_->bytes()); }
+  int Deregister() override { return buffer_.Deregister(); }
 
   int Copy(int32_t tag, CopyDirection direction, std::span<const double> descriptors) override {
     return stream_.Copy(tag, direction, descriptors);
@@ -65,6 +72,7 @@ class HostStaging : public Staging {
 
  private:
   std::shared_ptr<Pool> memory_;
+  RegisteredBuffer buffer_;
   HostStream stream_;  // after what its jobs name
 };
 
@@ -84,9 +92,10 @@ std::unique_ptr<Staging> OpenHostStaging(StreamContext context, uint64_t bytes, 
     return nullptr;
   }
   auto memory = Pool::Open(bytes, PoolPages::kOrdinary);
-  *code = CodeOf(Library::Instance().functions().buffer_register(memory->base(), bytes, 0));
+  auto staging = std::make_unique<HostStaging>(std::move(context), std::move(memory));
+  *code = staging->Register();
   if (*code != 0) return nullptr;
-  return std::make_unique<HostStaging>(std::move(context), std::move(memory));
+  return staging;
 }
 
 }  // namespace orbitkv::cufile

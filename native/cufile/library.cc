@@ -107,7 +107,9 @@ int32_t ResultOf(ssize_t done, int error) {
   return done < std::numeric_limits<int32_t>::min() ? -EIO : static_cast<int32_t>(done);
 }
 
-RegisteredFile::~RegisteredFile() { Library::Instance().functions().handle_deregister(handle_); }
+RegisteredFile::~RegisteredFile() {
+  if (handle_ != nullptr) Library::Instance().functions().handle_deregister(handle_);
+}
 
 Library& Library::Instance() {
   static Library& library = *std::make_unique<Library>().release();  // used until the process ends
@@ -193,7 +195,8 @@ OpenReport Library::OpenDriver(const OpenOptions& options, OpenReport report) {
   if (parameters) {
     const abi::Error read = f.get_bool(abi::kAllowCompatMode, &allow);
     const abi::Error forced = f.get_bool(abi::kForceCompatMode, &force);
-    if (read.err != 0 || forced.err != 0) return refuse("parameter-refused", read.err | forced.err);
+    if (read.err != 0 || forced.err != 0)
+      return refuse("parameter-refused", read.err != 0 ? read.err : forced.err);
   }
   report.compatible = allow || force;
   if (options.native_only && report.compatible) return refuse("compatible", 0);
@@ -205,6 +208,8 @@ int Library::Close() {
   {
     const std::lock_guard lock(mutex_);
     if (!open_) return 0;
+    // A slot that is left is one that could not be given back: the driver stays as it is.
+    if (slots_ > 0) return -EBUSY;
     for (const auto& [number, file] : files_)
       if (file.use_count() > 1) return -EBUSY;
     files = std::exchange(files_, {});
@@ -212,6 +217,38 @@ int Library::Close() {
   }
   files.clear();
   return CodeOf(functions_.driver_close());
+}
+
+bool Library::AddSlot() {
+  const std::lock_guard lock(mutex_);
+  if (open_) ++slots_;
+  return open_;
+}
+
+void Library::RemoveSlot() {
+  const std::lock_guard lock(mutex_);
+  --slots_;
+}
+
+int RegisteredBuffer::Register(void* base, size_t bytes) {
+  Library& library = Library::Instance();
+  if (!library.AddSlot()) return -ENOTCONN;
+  const int code = CodeOf(library.functions().buffer_register(base, bytes, 0));
+  if (code != 0)
+    library.RemoveSlot();
+  else
+    base_ = base;
+  return code;
+}
+
+int RegisteredBuffer::Deregister() {
+  if (base_ == nullptr) return 0;
+  Library& library = Library::Instance();
+  const int code = CodeOf(library.functions().buffer_deregister(base_));
+  if (code != 0) return code;
+  base_ = nullptr;
+  library.RemoveSlot();
+  return 0;
 }
 
 int Library::Register(int32_t number) {
@@ -223,11 +260,11 @@ int Library::Register(int32_t number) {
   abi::Descriptor descriptor{};
   descriptor.type = abi::kPosixDescriptor;
   descriptor.fd = file->fd.get();
-  abi::Handle handle = nullptr;
-  const abi::Error error = functions_.handle_register(&handle, &descriptor);
-  if (error.err != 0) return CodeOf(error);
-  files_.emplace(number, std::make_shared<RegisteredFile>(handle, file));
-  return 0;
+  auto registered = std::make_shared<RegisteredFile>(file);
+  const auto place = files_.emplace(number, registered).first;
+  const abi::Error error = functions_.handle_register(&registered->handle_, &descriptor);
+  if (error.err != 0) files_.erase(place);
+  return CodeOf(error);
 }
 
 std::shared_ptr<RegisteredFile> Library::Find(int32_t number) const {

@@ -57,8 +57,7 @@ struct Functions {
 /// last lets go, before the descriptor closes.
 class RegisteredFile {
  public:
-  RegisteredFile(abi::Handle handle, std::shared_ptr<ShardFile> file)
-      : handle_(handle), file_(std::move(file)) {}
+  explicit RegisteredFile(std::shared_ptr<ShardFile> file) : file_(std::move(file)) {}
   RegisteredFile(const RegisteredFile&) = delete;
   RegisteredFile& operator=(const RegisteredFile&) = delete;
   ~RegisteredFile();
@@ -67,7 +66,8 @@ class RegisteredFile {
   const ShardFile& file() const { return *file_; }
 
  private:
-  abi::Handle handle_;
+  friend class Library;
+  abi::Handle handle_ = nullptr;  // until the library has taken the file
   std::shared_ptr<ShardFile> file_;
 };
 
@@ -80,12 +80,16 @@ class Library {
   /// Loads the library and opens its driver. What failed may be tried again; what is open stays as
   /// it is.
   OpenReport Open(const OpenOptions& options);
-  /// Forgets the files, then closes the driver. 0, -EBUSY while I/O holds a file, or minus a cuFile
-  /// status.
+  /// Forgets the files, then closes the driver. 0, -EBUSY while I/O holds a file or a slot is
+  /// registered, or minus a cuFile status.
   int Close();
   bool open() const;
   /// Only while open.
   const Functions& functions() const { return functions_; }
+
+  /// A slot that is about to be registered keeps the driver open. False when it is not open.
+  bool AddSlot();
+  void RemoveSlot();
 
   /// 0, -EBADF, -ENOTCONN (cuFile is not open) or minus a cuFile status.
   int Register(int32_t file);
@@ -101,7 +105,26 @@ class Library {
   void* library_ = nullptr;
   OpenReport report_;
   bool open_ = false;
+  size_t slots_ = 0;
   std::unordered_map<int32_t, std::shared_ptr<RegisteredFile>> files_;
+};
+
+/// Memory that the library knows; as long as it does, the driver stays open. Whoever has one
+/// deregisters it before the memory goes.
+class RegisteredBuffer {
+ public:
+  RegisteredBuffer() = default;
+  RegisteredBuffer(const RegisteredBuffer&) = delete;
+  RegisteredBuffer& operator=(const RegisteredBuffer&) = delete;
+
+  bool registered() const { return base_ != nullptr; }
+  /// 0, -ENOTCONN (cuFile is not open) or minus a cuFile status.
+  int Register(void* base, size_t bytes);
+  /// 0, also when it is not registered, or minus a cuFile status.
+  int Deregister();
+
+ private:
+  void* base_ = nullptr;
 };
 
 /// Minus the status, or minus an errno that hides in it; 0 for success.

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { readlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import type { ExecutionContext } from 'ava'
 import { loadNative } from '../../src/binding/load.js'
@@ -87,9 +87,12 @@ shimTest('a driver that may answer by host staging is never native, and says tha
 
 shimTest('descriptor 0 is a descriptor after a failed open', (t) => {
   const library = shim(t)
+  const before = readlinkSync('/proc/self/fd/0')
   library.tell('open', 5001)
-  open(library, false)
-  t.notThrows(() => readFileSync('/proc/self/fdinfo/0'))
+  library.tell('closes0', 1)
+  t.is(open(library, false).reason, 'open-failed')
+  library.forget('closes0')
+  t.is(readlinkSync('/proc/self/fd/0'), before, 'and the one it was')
 })
 
 interface Bed {
@@ -207,6 +210,18 @@ shimTest('a transfer that is held keeps its slot from being closed, and ends whe
   t.is(lane.reap(1)[0]?.result, 4096)
   t.is(lane.port.closeStream(stream), 0)
 })
+
+shimTest(
+  'a slot whose port ends without closing it is not registered any more, and the driver stays open for one',
+  (t) => {
+    const library = shim(t)
+    const { lane } = bed(t, library)
+    t.true(lane.port.openStaging('host', SLOT) >= 0)
+    t.is(native.closeCuFile(), -16)
+    lane.port.close()
+    t.is(native.closeCuFile(), 0)
+  },
+)
 
 shimTest('what is not whole pages inside file and slot is refused before the library sees it', (t) => {
   const library = shim(t)

@@ -62,7 +62,7 @@ export function compile(build: SanitizedBuild): string | null {
 export function furnish(build: SanitizedBuild): void {
   const tree = treeOf(build)
   rmSync(join(tree, 'dist'), { recursive: true, force: true })
-  for (const part of ['dist', 'package.json', 'ava.config.js', 'test/golden', 'python/orbitkv']) {
+  for (const part of ['dist', 'package.json', 'ava.config.js', 'test/golden', 'test/shims', 'python/orbitkv']) {
     cpSync(join(root, part), join(tree, part), { recursive: true })
   }
   plainPrograms(tree)

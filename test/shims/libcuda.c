@@ -12,6 +12,10 @@
 //   sticky=N          the next kernel that a stream runs ends the context: every later answer is N
 //   hang              kernels never end; `release` (another value) lets them go
 //   register=N        cuMemHostRegister answers N
+//   event=N           cuEventCreate answers N
+//   record=N          cuEventRecord answers N and queues nothing
+//   write=N           cuStreamWriteValue32 answers N and queues nothing
+//   uuid=N            cuDeviceGetUuid answers N
 //   alloc=N           cuMemAlloc answers N
 //   vmm               no memory can be exported
 #define _GNU_SOURCE
@@ -424,6 +428,8 @@ API Result cuStreamWaitEvent(Stream *s, Event *event, unsigned flags) {
 API Result cuStreamWriteValue32(Stream *s, Address to, uint32_t value, unsigned flags) {
   ENTER();
   if (fault("no-memops")) return 801;
+  Result injected = fault_number("write");
+  if (injected) return injected;
   if (flags || to % 4 || !reaches(to, 4)) return 1;
   return push(s, (Op){.kind = WRITE, .to = to, .value = value});
 }
@@ -433,6 +439,8 @@ API Result cuLaunchHostFunc(Stream *s, void (*function)(void *), void *argument)
 }
 API Result cuEventCreate(Event **out, unsigned flags) {
   ENTER();
+  Result injected = fault_number("event");
+  if (injected) return injected;
   if (flags != 0 && flags != 2) return 1;
   *out = calloc(1, sizeof **out);
   return 0;
@@ -443,6 +451,8 @@ API Result cuEventDestroy(Event *event) {
 }
 API Result cuEventRecord(Event *event, Stream *s) {
   ENTER();
+  Result injected = fault_number("record");
+  if (injected) return injected;
   return push(s, (Op){.kind = RECORD, .event = event});
 }
 API Result cuEventQuery(Event *event) {
@@ -566,6 +576,8 @@ API Result cuDeviceGetName(char *name, int bytes, int device) {
 }
 API Result cuDeviceGetUuid(unsigned char *uuid, int device) {
   (void)device;
+  Result injected = fault_number("uuid");
+  if (injected) return injected;
   for (int i = 0; i < 16; ++i) uuid[i] = (unsigned char)(i * 17);
   return 0;
 }

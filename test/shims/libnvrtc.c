@@ -1,5 +1,6 @@
 // Stands in for libnvrtc: "compiles" a program to "SHIM <name>", which the twin of libcuda loads. Faults, from the
-// environment variable ORBITKV_SHIM_NVRTC: compile (every compilation fails, with a log), old (knows sm_75 alone).
+// environment variable ORBITKV_SHIM_NVRTC: compile (every compilation fails, with a log), old (knows sm_75 alone), image
+// (compiles, and does not give the code), version (does not say which it is).
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@ static int told(const char *fault) {
   return given != NULL && strcmp(given, fault) == 0;
 }
 int nvrtcVersion(int *major, int *minor) {
+  if (told("version")) return 11;
   *major = 13;
   *minor = 0;
   return 0;
@@ -57,6 +59,7 @@ int nvrtcGetCUBINSize(Program *program, size_t *size) {
   return 0;
 }
 int nvrtcGetCUBIN(Program *program, char *image) {
+  if (told("image")) return 11;
   strcpy(image, program->image);
   return 0;
 }

@@ -95,6 +95,25 @@ const SCENARIOS: Readonly<Record<string, () => void>> = {
     throws(() => bed.lane.port.openStream('cuda:0', { transfer: 'kernel' }), { code: 'ENODEV' })
     bed.lane.close()
   },
+  'no-image': () => {
+    const bed = new Bed()
+    const report = bed.lane.port.streamReport(bed.lane.stream)
+    is(report.kernels, false)
+    match(report.kernelsReason, /Cannot take the code of kernel orbitkv_move .*result 11/)
+    same(readdirSync(process.env['ORBITKV_KERNEL_CACHE'] ?? ''), [], 'and keeps nothing')
+    bed.roundTrip()
+    bed.lane.close()
+  },
+  'no-compiler-version': () => {
+    const { compiler } = native.cudaProbe()
+    is(compiler.available, false)
+    match(compiler.reason, /does not say its version/)
+  },
+  'no-uuid': () => {
+    const [device] = native.cudaProbe().devices
+    match(device?.failure ?? '', /\(3\)/)
+    throws(() => new CudaLane(native, BYTES), { code: 'ENODEV', message: /is lost to this process since/ })
+  },
   'later-device': () => {
     const bed = new Bed()
     is(bed.lane.port.streamReport(bed.lane.stream).kernels, true)
@@ -136,6 +155,27 @@ const SCENARIOS: Readonly<Record<string, () => void>> = {
     same(bed.results(1), [[2, EIO]])
     cudaFaults('')
     bed.roundTrip()
+    bed.lane.close()
+  },
+  // What the device was given goes on: pages and the pool stay the job's until it has ended.
+  'refused-fence': () => {
+    const bed = new Bed()
+    for (const refused of ['write=1,event=2', 'event=2', 'record=1', 'write=1', 'write=1,record=1']) {
+      cudaFaults(`${refused},hang`)
+      is(bed.lane.copy(1, 0, bed.list), 0, refused)
+      is(bed.lane.copy(2, 1, bed.list), 0)
+      is(bed.lane.checksumMapped(3, [bed.mapping, 0, PAGE, PAGE, PAGE]), 0)
+      is(bed.lane.port.drain(20), 3, `${refused}: nothing ends before the device has done`)
+      cudaFaults(refused)
+      same(
+        bed.results(3),
+        [1, 2, 3].map((tag) => [tag, 0]),
+        refused,
+      )
+      cudaFaults('')
+      bed.roundTrip()
+    }
+    is(native.cudaProbe().devices[0]?.failure, null)
     bed.lane.close()
   },
   'refused-memory': () => {

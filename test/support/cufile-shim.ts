@@ -13,6 +13,8 @@ export type ShimFile =
   | 'handle'
   | 'buffer'
   | 'stream'
+  | 'closes0'
+  | 'deregister'
   | 'compat'
   | 'nostreams'
   | 'used'

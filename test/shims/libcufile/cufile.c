@@ -2,6 +2,8 @@
 // wrong is said by files in the folder $ORBITKV_CUFILE_SHIM, looked at by every call:
 //
 //   version, open, handle, buffer, stream   a number: the version, or the status that the call fails with
+//   closes0                                 a failed open closes descriptor 0
+//   deregister                              the status that forgetting a buffer fails with
 //   compat                                  compatibility mode cannot be turned off
 //   nostreams                               the driver has no operations on streams
 //   read, write                             short, hold (until the file goes), a status that submission fails with, or
@@ -99,6 +101,8 @@ static void note(const char* what, size_t bytes, off_t offset) {
 Status cuFileDriverOpen(void) {
   const int err = number("open", 0);
   if (err != 0) {
+    char line[64];
+    if (told("closes0", line, sizeof line)) close(0);
     allow_compat = true;
     force_compat = false;
     return status(err);
@@ -182,6 +186,8 @@ Status cuFileBufRegister(const void* base, size_t bytes, int flags) {
 }
 
 Status cuFileBufDeregister(const void* base) {
+  const int err = number("deregister", 0);
+  if (err != 0) return status(err);
   for (int at = 0; at < BUFFERS; at++) {
     if (buffers[at] != base) continue;
     buffers[at] = NULL;
