@@ -1,9 +1,10 @@
-import { spawnSync } from 'node:child_process'
+import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { closeSync, existsSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
 
 /**
  * The test build of the addon: the release build's objects, linked with native/testing between them and the system.
@@ -16,6 +17,8 @@ const addon = join(folder, 'orbitkv_testing.node')
 const stamp = join(folder, 'sources')
 const lock = join(root, 'build', 'testing.lock')
 const preload = new URL('test-addon.js', import.meta.url)
+
+const execute = promisify(execFile)
 
 /** Longer than the slowest build on a busy machine. */
 const BUILD_MS_MAX = 900_000
@@ -45,7 +48,7 @@ function isStale(): boolean {
 }
 
 /** One build at a time, of all processes that run tests. */
-async function whileLocked(build: () => void): Promise<void> {
+async function whileLocked(build: () => Promise<void>): Promise<void> {
   mkdirSync(join(root, 'build'), { recursive: true })
   for (;;) {
     try {
@@ -60,7 +63,7 @@ async function whileLocked(build: () => void): Promise<void> {
     }
   }
   try {
-    build()
+    await build()
   } finally {
     rmSync(lock, { force: true })
   }
@@ -70,13 +73,15 @@ async function whileLocked(build: () => void): Promise<void> {
 export async function testAddon(): Promise<string> {
   const wanted = sources()
   if (isFresh(wanted)) return addon
-  await whileLocked(() => {
+  await whileLocked(async () => {
     if (isFresh(wanted)) return
-    const build = spawnSync(process.execPath, [join(root, 'scripts', 'build-native.mjs'), '-T', 'orbitkv_testing'], {
-      encoding: 'utf8',
-      timeout: BUILD_MS_MAX,
-    })
-    if (build.status !== 0) throw new Error(`Cannot build the test addon:\n${build.stdout}${build.stderr}`)
+    const words = [join(root, 'scripts', 'build-native.mjs'), '-T', 'orbitkv_testing']
+    // The thread stays free: a test runner that hears nothing of a process for minutes takes it for dead.
+    await execute(process.execPath, words, { timeout: BUILD_MS_MAX }).catch(
+      (error: Error & { stdout?: string; stderr?: string }) => {
+        throw new Error(`Cannot build the test addon:\n${error.stdout ?? ''}${error.stderr ?? error.message}`)
+      },
+    )
     writeFileSync(stamp, wanted)
   })
   return addon
