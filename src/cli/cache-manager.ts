@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 import { readFileSync } from 'node:fs'
 import pino from 'pino'
-import { RunningManager } from '../control/manager-process.js'
+import { type LaneDeath, type ManagerEvents, RunningManager } from '../control/manager-process.js'
 import { type HttpServer, openHttpServer } from '../http/server.js'
 import { OrbitError } from '../shared/base/errors.js'
 import { describeFlags, type FlagValues, parseFlags } from './flags.js'
@@ -41,13 +41,14 @@ async function run(flags: FlagValues): Promise<number> {
   const uid = process.getuid?.() ?? 0
   const http = parseAddress('http-addr', flags['http-addr'])
   const config = configOf(flags, uid, process.env['XDG_RUNTIME_DIR'])
-  const manager = await RunningManager.start(config, (death) => {
+  const died = (death: LaneDeath) => {
     log.fatal(
       { lane: death.name, exitCode: death.exitCode, err: death.error },
       'a lane ended: the process ends with it',
     )
     process.exit(EXIT_BROKEN)
-  })
+  }
+  const manager = await RunningManager.start(config, died, eventsTo(log))
   const { report } = manager
   const server = await orDrain(
     manager,
@@ -61,7 +62,7 @@ async function run(flags: FlagValues): Promise<number> {
           ioUring: report.probe,
           pool: report.pool,
           shards: report.shards,
-          ssd: report.routes,
+          ssd: healthOfSsd(manager),
           cuda: healthOfCuda(report),
         },
       }),
@@ -99,10 +100,29 @@ async function run(flags: FlagValues): Promise<number> {
       log.warn('cuFile may answer in compatibility mode: its bytes and times are no evidence of native GDS')
     }
   }
-  void manager.ssdFellBack.then((code) => {
-    log.error({ code }, 'cuFile failed: new SSD work goes by io_uring until restart, pinned cuFile reads are misses')
-  })
   return untilDrained(manager, server, signalled, flags['drain-timeout'], log)
+}
+
+/** What happens to routes while the Manager runs goes to the log. */
+function eventsTo(log: pino.Logger): ManagerEvents {
+  let warned = false
+  return {
+    ssdFellBack: (failure) =>
+      log.error(failure, 'cuFile failed: new SSD work goes by io_uring until restart, named cuFile reads are misses'),
+    rankByUring: () => {
+      // Once: how many there are is in /health and orbitkv_ssd_uring_ranks.
+      if (!warned) log.warn('a rank registered that cuFile does not reach: its SSD reads and writes go by io_uring')
+      warned = true
+    },
+  }
+}
+
+/** The selection of the start, where new work goes now, and what changed it; null without an SSD tier. */
+function healthOfSsd(manager: RunningManager) {
+  const { ssd } = manager
+  if (ssd === null) return null
+  const ranksByUring = manager.gauges().get('orbitkv_ssd_uring_ranks') ?? 0
+  return { ...ssd.selected, now: ssd.now, failure: ssd.failure, ranksByUring }
 }
 
 /** What is known of the CUDA driver; UUIDs and reasons, for whoever asks why a device is not served. */

@@ -23,6 +23,7 @@ import { ACTOR, MANAGER_ENTRY, type ManagerParams } from '../manager/params.js'
 import { managerLayout } from '../manager/series.js'
 import type { DeviceName } from '../shared/base/device-name.js'
 import { CapabilityError } from '../shared/base/errors.js'
+import { invariant } from '../shared/base/invariant.js'
 import { SECTOR_BYTES } from '../shared/base/units.js'
 import type { CounterLayout } from '../shared/rings/counter-page.js'
 import type { SsdRoutes } from '../shared/routing/ssd-selection.js'
@@ -38,6 +39,7 @@ import { ensurePrivateFolder } from './private-folder.js'
 import { type OpenShards, openShards } from './shards.js'
 import { spinUsOf } from './spin.js'
 import { type ChosenRoutes, checkRoutes, chooseRoutes, stagingDevices } from './ssd-routes.js'
+import { type SsdFailure, SsdStatus } from './ssd-status.js'
 
 /** Where the windows of the host-restore lanes lie, one after the other: from the first byte that the manager does not allocate. */
 interface Memory {
@@ -63,6 +65,16 @@ export interface StartReport {
   readonly devices: readonly ServedDevice[]
   /** Devices with an ssd-worker lane: those that the cuFile route serves. */
   readonly staging: readonly DeviceName[]
+}
+
+export type { LaneDeath }
+
+/** What main hears while a Manager runs. Each may be left out: health and metrics say the same. */
+export interface ManagerEvents {
+  /** A cuFile failure stopped new cuFile work until restart; once at most. */
+  ssdFellBack?(failure: SsdFailure): void
+  /** A rank registered that cuFile does not reach, on a Manager that has it. */
+  rankByUring?(): void
 }
 
 /** How a Manager ended. */
@@ -107,8 +119,8 @@ export class RunningManager {
   private readonly drained: Promise<number>
   /** Resolves when a client sends DRAIN: whoever owns this Manager drains it then. */
   readonly drainAsked: Promise<void>
-  /** Resolves when a cuFile failure stops new cuFile work until restart, with what the device said; else never. */
-  readonly ssdFellBack: Promise<number>
+  /** How the SSD tier is used now; null without one. */
+  readonly ssd: SsdStatus | null
   /** Descriptors handed to the manager worker, with their inodes: it may die before it takes one. */
   private readonly handed = new Map<number, number>()
   private serving = true
@@ -122,7 +134,7 @@ export class RunningManager {
     pages: readonly Page[]
     drained: Promise<number>
     drainAsked: Promise<void>
-    ssdFellBack: Promise<number>
+    ssd: SsdStatus | null
     release: () => void
   }) {
     this.report = parts.report
@@ -133,19 +145,23 @@ export class RunningManager {
     this.pages = parts.pages
     this.drained = parts.drained
     this.drainAsked = parts.drainAsked
-    this.ssdFellBack = parts.ssdFellBack
-    const ssd = parts.shards.stores > 0
+    this.ssd = parts.ssd
+    const tier = parts.shards.stores > 0
     this.shown = shownWith(featuresOf(parts.report.config, parts.report.routes))
     this.metrics = metricsOf(
       this.pages,
       this.shown,
-      { io: parts.report.io, ssd: ssd ? 'on' : 'off' },
-      parts.report.routes,
+      { io: parts.report.io, ssd: tier ? 'on' : 'off' },
+      parts.ssd === null ? null : () => (parts.ssd as SsdStatus).now,
     )
   }
 
   /** Starts everything; resolves when engines may connect. @throws ConfigError, CapabilityError, IoError */
-  static async start(config: ManagerConfig, onDeath: (death: LaneDeath) => void): Promise<RunningManager> {
+  static async start(
+    config: ManagerConfig,
+    onDeath: (death: LaneDeath) => void,
+    events: ManagerEvents = {},
+  ): Promise<RunningManager> {
     const resolved = resolveConfig(config)
     checkDescriptorLimit()
     const native = loadNative()
@@ -196,7 +212,16 @@ export class RunningManager {
     }
     const crew = new Crew(wire(report), onDeath)
     try {
-      return await RunningManager.man(crew, native, memory, shards, report, [uid, ...resolved.allowUids], release)
+      return await RunningManager.man(
+        crew,
+        native,
+        memory,
+        shards,
+        report,
+        [uid, ...resolved.allowUids],
+        events,
+        release,
+      )
     } catch (error) {
       await crew.dismiss()
       release()
@@ -211,6 +236,7 @@ export class RunningManager {
     shards: OpenShards,
     report: StartReport,
     uids: readonly number[],
+    events: ManagerEvents,
     release: () => void,
   ): Promise<RunningManager> {
     const { wiring, lanes } = crew
@@ -264,14 +290,12 @@ export class RunningManager {
     const drainAsked = new Promise<void>((resolve) => {
       asked = resolve
     })
-    let fellBack: (code: number) => void = () => {}
-    const ssdFellBack = new Promise<number>((resolve) => {
-      fellBack = resolve
-    })
+    const ssd = report.routes === null ? null : new SsdStatus(report.routes)
     const inbox = feed(actor.inbox<ControlReply>(ACTOR.manager, controlReplyCodec), (reply) => {
       if (reply.kind === 'serving') served()
       else if (reply.kind === 'drain-asked') asked()
-      else if (reply.kind === 'ssd-fallback') fellBack(reply.code)
+      else if (reply.kind === 'ssd-fallback') fellBack(ssd, reply.code, events)
+      else if (reply.kind === 'rank-by-uring') events.rankByUring?.()
       else ended(reply.unfinished)
     })
     const seat = new MainSeat(actor, [inbox], [outbox])
@@ -287,7 +311,7 @@ export class RunningManager {
         layout,
       })),
     ]
-    return new RunningManager({ report, shards, lanes, seat, outbox, pages, drained, drainAsked, ssdFellBack, release })
+    return new RunningManager({ report, shards, lanes, seat, outbox, pages, drained, drainAsked, ssd, release })
   }
 
   /** False from the moment a drain begins. */
@@ -336,6 +360,11 @@ export class RunningManager {
     for (const [fd, inode] of this.handed) closeIfStill(fd, inode)
     this.release()
   }
+}
+
+function fellBack(ssd: SsdStatus | null, code: number, events: ManagerEvents): void {
+  invariant(ssd !== null, 'only an SSD tier has routes')
+  events.ssdFellBack?.(ssd.fellBack(code))
 }
 
 /** Closes a descriptor that still is what it was when it had this inode. Whoever took it has closed it, or will not. */

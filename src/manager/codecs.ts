@@ -8,8 +8,15 @@ const SERVING = 1
 const DRAINED = 2
 const DRAIN_ASKED = 3
 const SSD_FALLBACK = 4
+const RANK_BY_URING = 5
 
-const KINDS = { serving: SERVING, drained: DRAINED, 'drain-asked': DRAIN_ASKED, 'ssd-fallback': SSD_FALLBACK } as const
+const KINDS = {
+  serving: SERVING,
+  drained: DRAINED,
+  'drain-asked': DRAIN_ASKED,
+  'ssd-fallback': SSD_FALLBACK,
+  'rank-by-uring': RANK_BY_URING,
+} as const
 
 /** Control requests: field 0 is the limit in microseconds, or the descriptor. */
 export const controlRequestCodec: MessageCodec<ControlRequest> = {
@@ -34,6 +41,7 @@ export const controlReplyCodec: MessageCodec<ControlReply> = {
   decode(record) {
     if (record.kind === SERVING) return { kind: 'serving' }
     if (record.kind === DRAIN_ASKED) return { kind: 'drain-asked' }
+    if (record.kind === RANK_BY_URING) return { kind: 'rank-by-uring' }
     if (record.kind === SSD_FALLBACK) return { kind: 'ssd-fallback', code: fieldOf(record, 0) }
     if (record.kind !== DRAINED) unknownKind('control replies', record.kind)
     return { kind: 'drained', unfinished: fieldOf(record, 0) }

@@ -34,8 +34,9 @@ export const VERB_COUNT = {
   warmForegroundSkips: 28,
   ssdBackendFallbacks: 29,
   gpuWriteFallbacks: 30,
+  ranksByUring: 31,
   /** The first of RESERVATION_PHASES; the others follow in their order. */
-  phases: 31,
+  phases: 32,
 } as const
 
 export const VERB_SERIES: readonly SeriesSpec[] = [
@@ -82,6 +83,12 @@ export const VERB_SERIES: readonly SeriesSpec[] = [
     name: 'ssd_gpu_write_fallbacks',
     kind: 'counter',
     text: 'Write jobs that went by DRAM because eight GPU writes of their instance and device were admitted',
+    feature: 'cufile',
+  },
+  {
+    name: 'ssd_uring_ranks',
+    kind: 'gauge',
+    text: 'Ranks whose pages cuFile does not reach: their SSD reads and writes go by io_uring',
     feature: 'cufile',
   },
   ...RESERVATION_PHASES.map(

@@ -223,6 +223,7 @@ export class ManagerMachine {
       preparationsOpen: held['preparationsOpen'] ?? 0,
       warmingsOpen: held['warmingsOpen'] ?? 0,
       syncsOpen: held['syncsOpen'] ?? 0,
+      ranksByUring: held['ranksByUring'] ?? 0,
     })
     for (const phase of RESERVATION_PHASES) tally.phase(phase, queryBudget.phaseBytes(phase))
     if (reuse !== null) tally.reuse(reuse.read(nowUs))
@@ -389,7 +390,8 @@ export class ManagerMachine {
     if (!late && context.storage.writesPending > 0) return
     for (const session of [...context.sessions]) leave(context, session)
     context.storage.beginDrain()
-    if (!context.storage.quiesced || (this.ownership()['jobsOpen'] ?? 0) > 0) return
+    const { jobsOpen = 0, stagingsOpen = 0 } = this.ownership()
+    if (!context.storage.quiesced || jobsOpen + stagingsOpen > 0) return
     for (const { session, request } of this.#drainWaiters.splice(0)) reply(context, session, request, { kind: 'ack' })
     for (const session of [...context.sessions]) {
       if (session.connected) context.out.push({ kind: 'close-connection', connection: session.connection })

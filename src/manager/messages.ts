@@ -18,6 +18,8 @@ export type ControlReply =
   | { readonly kind: 'drain-asked' }
   /** A cuFile failure stopped new cuFile work until restart: -errno or minus a cuFile status. */
   | { readonly kind: 'ssd-fallback'; readonly code: number }
+  /** A rank registered whose pages cuFile does not reach, on a Manager that has it. */
+  | { readonly kind: 'rank-by-uring' }
   /** Everything ended; `unfinished` operations were still open when the limit passed. The worker exits after it. */
   | { readonly kind: 'drained'; readonly unfinished: number }
 

@@ -64,6 +64,7 @@ const DRAM_ROUTES: SsdRoutes = {
   backend: 'uring',
   readRoute: 'dram',
   writeRoute: 'uring',
+  readsPinned: false,
   readsFallBack: false,
   writesFallBack: false,
   fellBack: false,

@@ -96,6 +96,7 @@ export class ManagerTally {
     readonly queryReservedBytes: number
     readonly queryReservedBytesPeak: number
     readonly syncsOpen: number
+    readonly ranksByUring: number
     readonly preparationsOpen: number
     readonly warmingsOpen: number
     readonly querySpeculativeReservedBytes: number

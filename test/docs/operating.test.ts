@@ -57,7 +57,12 @@ test('docs/operating.md: a flag with choices names each of them', (t) => {
 })
 
 test('docs/operating.md has every exported metric once, with its kind, and no other', async (t) => {
-  const registry = metricsOf(PAGES, () => true, { io: 'uring', ssd: 'on' }, MANAGER_DEFAULTS.routes)
+  const registry = metricsOf(
+    PAGES,
+    () => true,
+    { io: 'uring', ssd: 'on' },
+    () => MANAGER_DEFAULTS.routes,
+  )
   const exported = (await registry.getMetricsAsJSON())
     .map(({ name, type }): [string, string] => [name, String(type)])
     .sort(([a], [b]) => (a < b ? -1 : 1))

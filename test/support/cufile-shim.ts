@@ -53,6 +53,11 @@ export class CuFileShim {
     rmSync(join(this.folder, name), { force: true })
   }
 
+  /** True when some process has opened the library. */
+  get loaded(): boolean {
+    return existsSync(join(this.folder, 'loaded'))
+  }
+
   /** Transfers that happened, in order. */
   transfers(): { readonly kind: string; readonly bytes: number; readonly offsetBytes: number }[] {
     const path = join(this.folder, 'log')

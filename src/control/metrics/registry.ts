@@ -1,5 +1,5 @@
 import { Registry } from 'prom-client'
-import type { SsdRoutes } from '../../shared/routing/ssd-selection.js'
+import type { RoutesNow } from '../ssd-status.js'
 import { type Family, familiesOf, type Page, type Shown } from './page-metrics.js'
 
 /** A registry whose metrics are read from the counter pages when they are scraped. */
@@ -7,7 +7,7 @@ export function metricsOf(
   pages: readonly Page[],
   shown: Shown,
   info: Readonly<Record<string, string>>,
-  routes: SsdRoutes | null,
+  routes: (() => RoutesNow) | null,
 ): Registry {
   const registry = new Registry()
   const families: Family[] = [
@@ -41,14 +41,16 @@ export function metricsOf(
   return registry
 }
 
-/** How the SSD tier was set up, in labels: what a start-up fallback looks like on a dashboard. */
-function backendInfo({ backend, readRoute, writeRoute, cause }: SsdRoutes): Family {
-  const labels = { backend, read_route: readRoute, write_route: writeRoute, cause }
+/** How the SSD tier is used, in labels: what a fallback looks like on a dashboard. */
+function backendInfo(routes: () => RoutesNow): Family {
   return {
     name: 'orbitkv_ssd_backend_info',
-    help: 'The SSD backend and routes that were selected at start, and why; always 1',
+    help: 'The SSD backend and routes of new work, and why; always 1',
     type: 'gauge',
-    read: () => [{ labels, value: 1 }],
+    read: () => {
+      const { backend, readRoute, writeRoute, cause } = routes()
+      return [{ labels: { backend, read_route: readRoute, write_route: writeRoute, cause }, value: 1 }]
+    },
   }
 }
 

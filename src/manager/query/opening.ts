@@ -9,6 +9,7 @@ import type { Session } from '../sessions/session.js'
 import type { FillPurpose } from '../storage/ports.js'
 import { answerQuery } from './answer.js'
 import { BlockReads } from './block-reads.js'
+import { demandRouteOf } from './demand-route.js'
 import { endQuery } from './ending.js'
 import { type FoundBlocks, findBlocks } from './found-blocks.js'
 import type { Query } from './queries.js'
@@ -50,15 +51,14 @@ export function checkGroups(context: Context, seal: Seal, groups: RequestGroups)
   return null
 }
 
-/** The largest legal boundary whose blocks fit into `limitBytes`. Metadata only. */
+/** The largest legal boundary whose blocks fit into `limitBytes`. Metadata only. `allowSsd`: SSD blocks count. */
 export function choose(
   context: Context,
   seal: Seal,
   request: { readonly groups: RequestGroups; readonly allowSsd: boolean },
   limitBytes: number,
 ): Choice {
-  const allowSsd = request.allowSsd && ssdReadable(context)
-  const found = findBlocks(context.storage, seal, { groups: request.groups, allowSsd })
+  const found = findBlocks(context.storage, seal, request)
   const legal = legalBoundaries(found, BOUNDARY_TOKENS_MAX)
   const most = selectBlocks(found, legal.at(-1) ?? 0)
   const counts = new RequestCounts(context.storage, seal.classes, request.groups, found, most)
@@ -67,11 +67,6 @@ export function choose(
   const selection = selectBlocks(found, legal.filter((tokens) => bytesAt(found, tokens) <= limitBytes).at(-1) ?? 0)
   counts.cut(selection)
   return { found, selection, counts, cut: true }
-}
-
-/** A pinned read route that was stopped is replaced by no other: what is only on the SSD is a miss. */
-function ssdReadable({ routes }: Context): boolean {
-  return routes.readRoute !== 'unavailable'
 }
 
 function countCandidates(context: Context, found: FoundBlocks): void {
@@ -94,7 +89,7 @@ export function openQuery(
   reservation: Reservation,
   purpose: FillPurpose,
 ): Query {
-  const { storage, options, routes } = context
+  const { storage, options } = context
   for (const entry of selection.entries) storage.hold(entry)
   if (purpose === 'demand') for (const entry of selection.entries) storage.use(entry)
   const limits = purpose === 'demand' ? demandReads(context) : SPECULATIVE_READS
@@ -108,12 +103,12 @@ export function openQuery(
     instance,
     requestId: request.requestId,
     revision: request.revision,
-    allowSsd: request.allowSsd && ssdReadable(context),
+    allowSsd: request.allowSsd,
     found,
     selection,
     reads,
     // Speculation always ends in DRAM; a request reads now only when its restore is a copy from DRAM.
-    reading: purpose === 'speculation' || routes.readRoute === 'dram',
+    reading: purpose === 'speculation' || demandRouteOf(context, instance) === 'dram',
     stale: false,
     reservation,
     counts,

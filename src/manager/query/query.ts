@@ -4,6 +4,7 @@ import type { Context } from '../context.js'
 import { boundInstance } from '../register/bound.js'
 import { reply, replyRefusal } from '../sessions/replies.js'
 import type { Session } from '../sessions/session.js'
+import { demandRouteOf } from './demand-route.js'
 import { endQuery } from './ending.js'
 import { checkGroups, choose, openQuery, progress } from './opening.js'
 import type { Query } from './queries.js'
@@ -17,11 +18,14 @@ export function query(context: Context, session: Session, request: number, messa
   else reply(context, session, request, answer)
 }
 
-function admit(context: Context, session: Session, message: QueryRequest): WireReply | Refusal {
+function admit(context: Context, session: Session, asked: QueryRequest): WireReply | Refusal {
   const instance = boundInstance(context, session)
   if (isRefusal(instance)) return instance
-  const earlier = earlierQuery(context, session, message)
+  const earlier = earlierQuery(context, session, asked)
   if (earlier !== null) return isRefusal(earlier) ? earlier : progress(context, earlier)
+  // A named read route that was stopped is replaced by no other: what is only on the SSD is a miss.
+  const allowSsd = asked.allowSsd && demandRouteOf(context, instance) !== 'unavailable'
+  const message = { ...asked, allowSsd }
   const refusal = checkGroups(context, instance.seal, message.groups)
   if (refusal !== null) return refusal
   if (queriesFull(context, session)) return { kind: 'busy' }

@@ -45,6 +45,20 @@ export function lanesFor(context: Context, session: Session, message: RegisterRe
   return lanes
 }
 
+/** A read route that the operator named is had by every rank, or the rank is refused. */
+export function unreachedByPin({ options }: Context, lanes: DeviceLanes): Refusal | null {
+  const { readRoute, readsPinned } = options.routes
+  if (readRoute !== 'cufile' || !readsPinned || lanes.ssd !== null) return null
+  return unsupported(
+    `--ssd-read-path cufile reads into memory of a CUDA device, and this rank's pages are on ${lanes.device.name}; start the Manager without it, or the engine with device memory`,
+  )
+}
+
+/** True for a rank that cuFile does not reach on a Manager that has it: its SSD reads and writes go by io_uring. */
+export function byUring({ options }: Context, { hold }: Session): boolean {
+  return options.staging.length > 0 && hold !== null && hold.lanes.ssd === null
+}
+
 function unsupported(why: string): Refusal {
   return refuse('device_unsupported', `Cannot register: ${why}`)
 }

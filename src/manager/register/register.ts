@@ -12,7 +12,7 @@ import type { Session } from '../sessions/session.js'
 import { checkCanaries } from './canary.js'
 import { hex, sameBytes } from './digests.js'
 import type { Instance } from './instances.js'
-import { lanesFor, mapAll } from './memory.js'
+import { byUring, lanesFor, mapAll, unreachedByPin } from './memory.js'
 import { sealIfComplete } from './sealing.js'
 
 type RegisterRequest = MessageOf<'register'>
@@ -90,6 +90,8 @@ function join(
   if (isRefusal(groups)) return groups
   const lanes = lanesFor(context, session, message)
   if (isRefusal(lanes)) return lanes
+  const unreached = unreachedByPin(context, lanes)
+  if (unreached !== null) return unreached
   const allocationBytes = mapAll(context, session, lanes, message, fds, acquired.mappings)
   if (isRefusal(allocationBytes)) return allocationBytes
   const geometry = buildRank(rankSpec(message, groups, allocationBytes))
@@ -259,6 +261,7 @@ function enter(
   session.instance = instance.id
   session.phase = 'bound'
   for (let i = 0; i < slotCount; i++) session.slots.push({ generation: 0, operation: null })
+  if (byUring(context, session)) context.out.push({ kind: 'control', reply: { kind: 'rank-by-uring' } })
   return null
 }
 

@@ -11,10 +11,13 @@ import { checkSlot, occupySlot } from '../sessions/slots.js'
 import { RestoreOperation } from './operation.js'
 import { planRestore, resolvePairs } from './plan.js'
 
-/** Where a restore of this rank reads what is only on the SSD. A route that was pinned and has failed is not replaced. */
-function ssdRouteOf({ routes }: Context, { lanes }: RankHold): 'ssd' | 'cufile' {
-  const cufile = routes.readRoute === 'cufile' || routes.readRoute === 'unavailable'
-  return cufile && lanes.ssd !== null ? 'cufile' : 'ssd'
+/**
+ * Where a restore of this rank reads what is only on the SSD; null: by the route that the operator named, which was
+ * stopped and which no other replaces. Its lease may be older than the stop.
+ */
+function ssdRouteOf({ routes }: Context, { lanes }: RankHold): 'ssd' | 'cufile' | null {
+  if (routes.readRoute === 'unavailable') return null
+  return routes.readRoute === 'cufile' && lanes.ssd !== null ? 'cufile' : 'ssd'
 }
 
 const REASONS: Readonly<Partial<Record<ErrorCode, string>>> = {
@@ -53,8 +56,16 @@ function admit(context: Context, session: Session, message: MessageOf<'restore'>
   }
   const pairs = resolvePairs(instance.seal, hold.rank, record, message)
   if (isRefusal(pairs)) return pairs
-  const plan = planRestore(context.storage, instance.seal, hold.rank, hold.templates, pairs, ssdRouteOf(context, hold))
+  const ssdRoute = ssdRouteOf(context, hold)
+  const plan = planRestore(context.storage, instance.seal, hold.rank, hold.templates, pairs, ssdRoute ?? 'cufile')
   invariant(plan !== null, 'a leased entry keeps its bytes', { lease: message.lease })
+  if (ssdRoute === null && plan.route !== 'dram') {
+    return refuse(
+      'cufile_unavailable',
+      `Cannot restore lease ${message.lease}: its blocks are on the SSD, and cuFile, which --ssd-read-path names, has failed; restart the Manager`,
+      { lease: message.lease },
+    )
+  }
   const redeemed = context.leases.redeem(message.lease, instance.number, hold.rank, context.nowUs)
   invariant('entries' in redeemed, 'a lease that passed its check is redeemed', { lease: message.lease })
   const { reservation } = record

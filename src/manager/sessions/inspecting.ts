@@ -1,4 +1,5 @@
 import type { Context } from '../context.js'
+import { byUring } from '../register/memory.js'
 import { reply } from './replies.js'
 import type { Session } from './session.js'
 
@@ -6,7 +7,11 @@ import type { Session } from './session.js'
 export function ownership(context: Context): Record<string, number> {
   const { storage } = context
   let operations = 0
-  for (const session of context.sessions) operations += session.operations.size
+  let ranksByUring = 0
+  for (const session of context.sessions) {
+    operations += session.operations.size
+    if (byUring(context, session)) ranksByUring += 1
+  }
   return {
     ...storage.gauges(),
     sessions: context.sessions.count,
@@ -19,6 +24,8 @@ export function ownership(context: Context): Record<string, number> {
     operationsOpen: operations,
     publicationsOpen: context.publications.count,
     publicationsWaiting: context.publications.waiting,
+    ranksByUring,
+    stagingsOpen: context.devices.reduce((sum, { ssd }) => sum + (ssd?.open ?? 0), 0),
     jobsOpen: context.devices.reduce((sum, lanes) => sum + lanes.jobsOpen, 0),
     queryReservedBytes: context.queryBudget.total.chargedBytes,
     querySpeculativeReservedBytes: context.queryBudget.speculative.chargedBytes,

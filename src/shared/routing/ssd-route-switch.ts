@@ -23,6 +23,11 @@ export class SsdRouteSwitch {
     return readsFallBack ? 'dram' : 'unavailable'
   }
 
+  /** The operator named the read route. */
+  get readsPinned(): boolean {
+    return this.#routes.readsPinned
+  }
+
   /** Where a new write goes. */
   get writeRoute(): WriteRoute {
     return this.#stopped ? 'uring' : this.#routes.writeRoute

@@ -81,6 +81,8 @@ export interface SsdRoutes {
   readonly backend: 'uring' | 'cufile'
   readonly readRoute: ReadRoute
   readonly writeRoute: WriteRoute
+  /** `--ssd-read-path` names the read route: it is had or refused, for every rank. */
+  readonly readsPinned: boolean
   /** After a cuFile failure new demand reads go by io_uring until restart. */
   readonly readsFallBack: boolean
   /** After a cuFile failure new writes go by io_uring until restart. */
@@ -108,6 +110,8 @@ export const SSD_CAUSES = [
   'driver',
   'compatibility',
   'registration',
+  /** Not of a start: new cuFile work was stopped while the process ran. */
+  'failed',
 ] as const
 export type SsdCause = (typeof SSD_CAUSES)[number]
 
@@ -236,6 +240,7 @@ function uringRoutes({ readPath }: SsdSettings, cause: SsdCause, reason: string)
     backend: 'uring',
     readRoute: readPath === 'uring' ? 'uring' : 'dram',
     writeRoute: 'uring',
+    readsPinned: readPath !== null,
     readsFallBack: false,
     writesFallBack: false,
     fellBack: false,
@@ -253,6 +258,7 @@ function cufileRoutes({ backend, readPath }: SsdSettings, cufile: CufileFacts): 
     backend: 'cufile',
     readRoute: readPath ?? 'cufile',
     writeRoute: 'cufile',
+    readsPinned: readPath !== null,
     readsFallBack: auto && readPath === null,
     writesFallBack: auto,
     fellBack: false,

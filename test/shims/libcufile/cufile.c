@@ -9,6 +9,7 @@
 //   read, write                             short, hold (until the file goes), a status that submission fails with, or
 //                                           a negative number for the result word
 //   log                                     one line for each transfer: read|write bytes offset
+//   loaded                                  the pid of each process that opened the library, one a line
 //
 // Sizes and offsets of the stream calls are read when the stream reaches them, as the library does.
 #define _GNU_SOURCE
@@ -95,6 +96,18 @@ static void note(const char* what, size_t bytes, off_t offset) {
   if (fd < 0) return;
   const int length = snprintf(line, sizeof line, "%s %zu %lld\n", what, bytes, (long long)offset);
   if (write(fd, line, (size_t)length) != length) abort();
+  close(fd);
+}
+
+/// Whoever opens the library leaves a mark, called or not.
+__attribute__((constructor)) static void loaded(void) {
+  const char* folder = getenv("ORBITKV_CUFILE_SHIM");
+  char path[4096];
+  if (folder == NULL) return;
+  snprintf(path, sizeof path, "%s/loaded", folder);
+  const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  if (fd < 0) return;
+  dprintf(fd, "%d\n", (int)getpid());
   close(fd);
 }
 
