@@ -60,7 +60,6 @@ ERROR_CODES: dict[str, int] = {
     "config_bad_value": 11,
     "config_conflict": 12,
     "config_pool_too_large": 13,
-    "config_not_built": 14,
     "config_descriptors": 15,
     "uring_unavailable": 20,
     "direct_io_unsupported": 21,

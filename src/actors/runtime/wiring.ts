@@ -2,7 +2,7 @@ import { invariant } from '../../shared/base/invariant.js'
 import type { MessageCodec } from '../../shared/rings/codec.js'
 import { ActorControl, createControl, wakerOf } from '../../shared/rings/control.js'
 import { type CounterLayout, CounterPage, createCounterPage } from '../../shared/rings/counter-page.js'
-import { createRing, poisonRing, RingConsumer, type RingMemory, RingProducer } from '../../shared/rings/ring.js'
+import { createRing, RingConsumer, type RingMemory, RingProducer } from '../../shared/rings/ring.js'
 import { Inbox } from './inbox.js'
 import { Outbox } from './outbox.js'
 
@@ -86,13 +86,6 @@ export class Wiring {
 
   names(): string[] {
     return [...this.seats.keys()]
-  }
-
-  /** After an actor died: nobody attaches to its rings again. */
-  poison(name: string): void {
-    const seat = this.seatOf(name)
-    for (const channel of Object.values(seat.inbound)) poisonRing(channel.ring)
-    for (const channel of Object.values(seat.outbound)) poisonRing(channel.ring)
   }
 
   private seatOf(name: string): OpenSeat {

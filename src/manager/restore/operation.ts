@@ -137,9 +137,10 @@ export class RestoreOperation implements Operation, JobOwner<RestoreReply> {
   #hide(generations: List): void {
     const { storage } = this.#context
     for (let i = 0; i < generations.length; i++) {
-      const entry = this.#entries.find((held) => storage.generationOf(held) === listAt(generations, i))
-      invariant(entry !== undefined, 'a lane reports only generations it was given')
-      storage.invalidate(entry)
+      const generation = listAt(generations, i)
+      const entry = this.#entries.find((held) => storage.generationOf(held) === generation)
+      invariant(entry !== undefined, 'a lane reports only generations it was given', { generation })
+      storage.invalidateGeneration(entry, generation)
     }
   }
 

@@ -54,7 +54,6 @@ export const ERROR_CODES = {
   config_bad_value: 11,
   config_conflict: 12,
   config_pool_too_large: 13,
-  config_not_built: 14,
   config_descriptors: 15,
   // capability
   uring_unavailable: 20,

@@ -32,7 +32,7 @@ function submitted() {
     options: { descriptorsPerRecordMax: 64 },
     storage: {
       generationOf: (entry: number) => 100 + entry,
-      invalidate: (entry: number) => void log.push(`hide ${entry}`),
+      invalidateGeneration: (entry: number, generation: number) => void log.push(`hide ${entry} of ${generation}`),
       drop: (entry: number) => void log.push(`drop ${entry}`),
       restored: (entry: number) => void log.push(`restored ${entry}`),
       demand: () => {},
@@ -64,7 +64,7 @@ test('V: a client hears of a damaged generation only after it is hidden', (t) =>
     latencyUs: 1,
     list: listOf([101]),
   })
-  t.deepEqual(log, ['hide 1', 'slot-finish', 'drop 0', 'drop 1', 'release'])
+  t.deepEqual(log, ['hide 1 of 101', 'slot-finish', 'drop 0', 'drop 1', 'release'])
   t.like(effects.at(-1), {
     kind: 'slot-finish',
     slots: 7,
