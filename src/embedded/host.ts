@@ -2,7 +2,16 @@ import type { Native } from '../binding/surface.js'
 import type { OrbitClient, WaitOptions } from '../client/client.js'
 import type { InProcessSession } from '../client/in-process.js'
 
-/** Pages on a CUDA device, allocated by this process; whoever did frees them after the engine has closed. */
+/**
+ * Pages on a CUDA device, allocated by this process; whoever did frees them after the engine has closed. An address is
+ * what the host's own CUDA library calls a device pointer (`cudaMalloc`, a tensor's `data_ptr()`), as a number: it is
+ * used in the device's primary context, and never exported.
+ *
+ * ```ts
+ * const kv = await OrbitKV.open({ poolBytes: 8 << 30, devices: 'all' })
+ * const engine = await kv.register({ model, layers, pages, segmentBytes, memory: { device: 'GPU-…', address, bytes } })
+ * ```
+ */
 export interface DevicePages {
   /** UUID of the device as tools print it, `GPU-…`; the runtime must serve it. */
   readonly device: string
