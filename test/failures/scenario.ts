@@ -34,7 +34,7 @@ const KEYS = keysOf('failures', BLOCKS)
 const PUBLISHED = [0, 1, 2, 3]
 const RESTORED = [9, 4, 12, 7]
 const POISON = 0xa5
-const CLOSE_MS = 2_000
+const CLOSE_MS = 20_000
 
 class Run {
   readonly #setting: Setting

@@ -29,8 +29,8 @@ const SLOW_MS = 20_000
  * eventfd.
  */
 const SESSION_FDS = 1
-/** Ten seconds: only a loss waits them out. */
-const LOOKS_MAX = 1_000
+/** Half a minute: only a loss waits them out. */
+const LOOKS_MAX = 3_000
 const LOOK_MS = 10
 /** Lives without a fault before the first: they load code and fill pools that stay. */
 const WARM_LIVES = 2

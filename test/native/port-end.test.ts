@@ -20,9 +20,9 @@ const BYTES = READS * MIB
 const POISON = 0x77
 const WORKER = new URL('../support/reading-worker.js', import.meta.url)
 /** Native parks come back after 100 ms, reads after about as much; the rest is a busy machine. A hang lasts for ever. */
-const BOUND_MS = 3000
+const BOUND_MS = 20_000
 /** A process that hangs at its end is killed after this, which its test sees. */
-const PROCESS_MS = 20_000
+const PROCESS_MS = 60_000
 
 /** A pool and a file of READS MiB of 0xc3. */
 function bench(t: ExecutionContext, io: 'uring' | 'posix') {
@@ -181,10 +181,13 @@ test('wakeAll: reaches ports of every thread', async (t) => {
   const { pool } = native.openPool(2 * MIB)
   const port = new TestPort(native, { io: 'posix', pool })
   port.parkWord[0] = 2
-  native.wakeAll()
-  const start = performance.now()
-  t.is(port.port.park(100_000), 0)
-  t.true(performance.now() - start < 90)
+  const times = Array.from({ length: 5 }, () => {
+    native.wakeAll()
+    const start = performance.now()
+    t.is(port.port.park(100_000), 0)
+    return performance.now() - start
+  })
+  t.true(Math.min(...times) < 90, 'a port that was not woken sleeps 100 ms every time')
   port.close()
   native.closePool(pool)
 })

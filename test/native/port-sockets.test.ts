@@ -30,7 +30,7 @@ const EPIPE = -32
 const EMSGSIZE = -90
 const ECONNRESET = -104
 const BODY_MAX = FRAME_BYTES_MAX - LENGTH_WORD_BYTES
-const PATIENCE_MS = 20_000
+const PATIENCE_MS = 60_000
 
 /** A port that serves one path, and what happened on it. */
 class Served {
@@ -210,13 +210,17 @@ for (const io of ['uring', 'posix'] as const) {
     const served = new Served(t, io)
     const socket = await dial(t, served.path)
     const connection = await served.accepted()
-    socket.write(Buffer.concat([frameOf(Buffer.from('1')), frameOf(Buffer.from('2'))]))
-    await served.frame(connection)
-    const start = performance.now()
-    const [second] = served.test.list(served.test.port.park(100_000))
-    t.like(second, { kind: COMPLETION.frame, result: 1 })
-    t.true(performance.now() - start < 95)
-    served.take(connection, 1)
+    const times: number[] = []
+    for (let round = 0; round < 5; round++) {
+      socket.write(Buffer.concat([frameOf(Buffer.from('1')), frameOf(Buffer.from('2'))]))
+      await served.frame(connection)
+      const start = performance.now()
+      const [second] = served.test.list(served.test.port.park(100_000))
+      times.push(performance.now() - start)
+      t.like(second, { kind: COMPLETION.frame, result: 1 })
+      served.take(connection, 1)
+    }
+    t.true(Math.min(...times) < 95, 'a port that was not woken sleeps 100 ms every time')
     const peer = python(t, served.path, `s.send(frame(b'hello')); sys.stdin.read()`)
     const other = await served.accepted()
     t.is((await served.frame(other)).toString(), 'hello')

@@ -35,7 +35,7 @@ export interface TestPortOptions {
 }
 
 /** Longest that a test waits for completions that must come. */
-const PATIENCE_MS = 20_000
+const PATIENCE_MS = 60_000
 
 /** A port with its four shared arrays, driven from the thread that made it. */
 export class TestPort {
