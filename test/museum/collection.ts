@@ -2,11 +2,19 @@ import type { Exhibit } from './exhibit.js'
 import { EXTENTS } from './extents.js'
 import { GENERATIONS } from './generations.js'
 import { LIFETIMES } from './lifetimes.js'
+import { STAGING } from './staging.js'
 import { TRANSFERS } from './transfers.js'
 import { VISIBILITY } from './visibility.js'
 
 /** All exhibits, room by room. */
-export const COLLECTION: readonly Exhibit[] = [...VISIBILITY, ...LIFETIMES, ...TRANSFERS, ...EXTENTS, ...GENERATIONS]
+export const COLLECTION: readonly Exhibit[] = [
+  ...VISIBILITY,
+  ...LIFETIMES,
+  ...TRANSFERS,
+  ...STAGING,
+  ...EXTENTS,
+  ...GENERATIONS,
+]
 
 /** Starred bugs of peers that are not here, and why. */
 export const NOT_HERE: readonly { readonly id: string; readonly why: string }[] = [

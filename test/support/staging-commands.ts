@@ -1,0 +1,138 @@
+import fc from 'fast-check'
+import type { Block, Outcome, StagingBed } from './staging-bed.js'
+
+/** What may happen to an ssd-worker machine in any order, and what must hold once it has. */
+
+/** One thing that happens to a lane: a request, the end of one of its operations, or a completion of nothing. */
+export type Command =
+  | { act: 'restore'; worker: number; blocks: BlockSpec[]; cut: number; fence: number }
+  | { act: 'write'; worker: number; blocks: BlockSpec[]; cut: number; fence: number }
+  | { act: 'again'; worker: number; picks: number[] }
+  | { act: 'complete'; pick: number; outcome: Outcome }
+  | { act: 'fence'; pick: number }
+  | { act: 'cancel'; pick: number }
+  | { act: 'stray'; tag: number }
+
+interface BlockSpec {
+  template: number
+  file: number
+  gapPages: number
+  resident: boolean
+}
+
+const block = fc.record({
+  template: fc.nat({ max: 2 }),
+  file: fc.nat({ max: 1 }),
+  gapPages: fc.constantFrom(0, 0, 0, 2),
+  resident: fc.constantFrom(false, false, false, true),
+})
+const job = {
+  worker: fc.nat({ max: 1 }),
+  blocks: fc.array(block, { maxLength: 6 }),
+  cut: fc.nat({ max: 9 }),
+  fence: fc.constantFrom(0, 0, 3),
+}
+const pick = fc.nat({ max: 99 })
+const well = fc.record({ act: fc.constant('complete' as const), pick, outcome: fc.constant<Outcome>('ok') })
+const FAULTS: Outcome[] = ['short', 'lost', 'io-error', 'not-registered', 'rotten', 'stale']
+export const command: fc.Arbitrary<Command> = fc.oneof(
+  { weight: 2, arbitrary: fc.record({ act: fc.constant('restore' as const), ...job }) },
+  { weight: 2, arbitrary: fc.record({ act: fc.constant('write' as const), ...job }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      act: fc.constant('again' as const),
+      worker: job.worker,
+      picks: fc.array(pick, { maxLength: 5 }),
+    }),
+  },
+  { weight: 12, arbitrary: well },
+  {
+    weight: 1,
+    arbitrary: fc.record({ act: fc.constant('complete' as const), pick, outcome: fc.constantFrom(...FAULTS) }),
+  },
+  { weight: 2, arbitrary: fc.record({ act: fc.constant('fence' as const), pick }) },
+  { weight: 1, arbitrary: fc.record({ act: fc.constant('cancel' as const), pick }) },
+  { weight: 1, arbitrary: fc.record({ act: fc.constant('stray' as const), tag: fc.constantFrom(-7, 3, 2 ** 30 + 5) }) },
+)
+
+/** Write jobs of one worker that have not ended: the manager keeps them within its permits. */
+function writesOpen(bed: StagingBed): number {
+  return [...bed.jobs.values()].filter(({ kind, ended }) => kind === 'write' && ended === null).length
+}
+
+/** Lets commands happen to a bed of two workers; with `faults` false everything ends well and nobody cancels. */
+export function run(bed: StagingBed, commands: readonly Command[], faults = true): void {
+  bed.openWorker(0)
+  bed.openWorker(1)
+  const stored: Block[] = []
+  for (const each of commands) obey(bed, each, stored, faults)
+}
+
+function obey(bed: StagingBed, command: Command, stored: Block[], faults: boolean): void {
+  switch (command.act) {
+    case 'restore': {
+      const blocks = placed(bed, command.blocks)
+      for (const { block } of blocks) bed.store(block)
+      stored.push(...blocks.map(({ block }) => block))
+      bed.restore(command.worker, blocks, command.fence, command.cut)
+      return
+    }
+    case 'again': {
+      if (stored.length === 0) return
+      const picked = command.picks.map((at) => ({ block: stored[at % stored.length] as Block }))
+      bed.restore(command.worker, picked)
+      return
+    }
+    case 'write':
+      if (writesOpen(bed) >= 8) return
+      bed.write(
+        command.worker,
+        placed(bed, command.blocks).map(({ block }) => block),
+        command.fence,
+        command.cut,
+      )
+      return
+    case 'complete':
+      bed.nowUs += 3
+      bed.complete(command.pick, faults ? command.outcome : 'ok')
+      return
+    case 'fence': {
+      const jobs = [...bed.jobs.keys()]
+      const job = jobs[command.pick % Math.max(1, jobs.length)]
+      if (job !== undefined) bed.reachFence(job, 3)
+      return
+    }
+    case 'cancel': {
+      if (!faults) return
+      const jobs = [...bed.jobs.keys()]
+      const job = jobs[command.pick % Math.max(1, jobs.length)]
+      if (job !== undefined) bed.request({ kind: 'cancel', job })
+      return
+    }
+    case 'stray':
+      bed.step({ kind: 'completed', tag: command.tag, result: 0 })
+      return
+  }
+}
+
+function placed(bed: StagingBed, specs: readonly BlockSpec[]): { block: Block; resident: boolean }[] {
+  return specs.flatMap(({ template, file, gapPages, resident }) => {
+    const block = bed.place(template, file, gapPages)
+    return block === null ? [] : [{ block, resident }]
+  })
+}
+
+/** Lets everything end and requires that nothing is left. */
+export function settle(bed: StagingBed): void {
+  bed.finish()
+  for (const [number, { ended }] of bed.jobs) if (ended === null) throw new Error(`job ${number} never ended`)
+  bed.request({ kind: 'close-worker', worker: 0 })
+  bed.request({ kind: 'stop' })
+  if (bed.stopped !== 1 || !bed.machine.stopped || bed.closed[0] !== 0) throw new Error('the lane does not stop once')
+  for (const name of ['batchesInFlight', 'writesInFlight', 'copiesInFlight', 'jobsActive', 'jobsFenced'] as const) {
+    if (bed.gauge(name) !== 0) throw new Error(`${name} is ${bed.gauge(name)} at rest`)
+  }
+  if (bed.gauge('stagingBytes') !== 0) throw new Error('staging memory is left')
+  bed.checkGuards()
+}
