@@ -2,6 +2,7 @@ import test, { type ExecutionContext } from 'ava'
 import { DRAM_WORKER_LAYOUT } from '../../src/actors/dram-worker/params.js'
 import { HOST_READER_LAYOUT } from '../../src/actors/host-reader/params.js'
 import { HOST_RESTORE_LAYOUT } from '../../src/actors/host-restore/params.js'
+import { SSD_WORKER_LAYOUT } from '../../src/actors/ssd-worker/params.js'
 import { WRITEBACK_LAYOUT } from '../../src/actors/writeback/params.js'
 import { OrbitError } from '../../src/client/index.js'
 import { shownWith } from '../../src/control/metrics/features.js'
@@ -9,9 +10,11 @@ import { familiesOf } from '../../src/control/metrics/page-metrics.js'
 import { managerLayout } from '../../src/manager/series.js'
 import type { Feature } from '../../src/shared/base/tally.js'
 import { createCounterPage } from '../../src/shared/rings/counter-page.js'
+import { CuFileShim, shimMissing } from '../support/cufile-shim.js'
 import { BLOCK_TOKENS, type EngineLayout, keyAt, keysNamed, type Ready, TestEngine } from '../support/engine.js'
 import { folderOf } from '../support/folder.js'
 import { endsClean, eventually, ManagerChild } from '../support/manager-child.js'
+import { needs } from '../support/needs.js'
 
 /** Speculation, retention, admission and read limits across processes, and what a scrape shows of them. */
 
@@ -283,6 +286,7 @@ test.serial(
 function expected(features: readonly Feature[], windows: readonly string[]): Map<string, string[]> {
   const layouts = [managerLayout(windows.map((name) => ({ name }))), DRAM_WORKER_LAYOUT, HOST_RESTORE_LAYOUT]
   if (features.includes('ssd')) layouts.push(HOST_READER_LAYOUT, WRITEBACK_LAYOUT)
+  if (features.includes('cufile')) layouts.push(SSD_WORKER_LAYOUT)
   const pages = layouts.map((layout) => ({ buffer: createCounterPage(layout), layout }))
   const families = familiesOf(pages, shownWith(new Set(features)))
   const table = new Map(
@@ -344,3 +348,45 @@ for (const [name, flags, shard, features, windows] of SCRAPES) {
     await endsClean(t, manager)
   })
 }
+
+/** What the GPU storage route is watched by. */
+const CUFILE_METRICS = [
+  'orbitkv_ssd_cufile_read_bytes_total',
+  'orbitkv_ssd_cufile_write_bytes_total',
+  'orbitkv_ssd_cufile_read_seconds',
+  'orbitkv_ssd_cufile_write_seconds',
+  'orbitkv_ssd_cufile_inflight_batches',
+  'orbitkv_ssd_gpu_write_fallbacks_total',
+  'orbitkv_ssd_cufile_read_failures_total',
+  'orbitkv_ssd_cufile_write_failures_total',
+  'orbitkv_ssd_backend_fallbacks_total',
+  'orbitkv_ssd_gpu_staging_bytes',
+  'orbitkv_ssd_uring_ranks',
+] as const
+/** These two are of every SSD tier. */
+const PIN_METRICS = ['orbitkv_ssd_read_pinned_bytes', 'orbitkv_ssd_pinned_write_skips_total'] as const
+
+const noShim = shimMissing()
+needs(noShim === null, noShim ?? '')(
+  'a live scrape with the cuFile backend has its families too, and without it none of them',
+  async (t) => {
+    const shim = new CuFileShim(folderOf(t))
+    process.env['ORBITKV_CUFILE_HOST_STAGING'] = '1'
+    process.env['ORBITKV_CUFILE_LIBRARY'] = shim.library
+    process.env['ORBITKV_CUFILE_SHIM'] = shim.folder
+    try {
+      const table = expected(['ssd', 'cufile'], ['15m', '1h', '1d'])
+      const manager = await start(t, ['--ssd-backend', 'cufile'])
+      t.deepEqual(await scraped(manager), table)
+      for (const name of [...CUFILE_METRICS, ...PIN_METRICS]) t.true(table.has(name), name)
+      await endsClean(t, manager)
+      const without = await start(t, ['--ssd-backend', 'uring'])
+      const names = new Set((await scraped(without)).keys())
+      for (const name of CUFILE_METRICS) t.false(names.has(name), `${name} is absent, not zero`)
+      for (const name of PIN_METRICS) t.true(names.has(name), name)
+      await endsClean(t, without)
+    } finally {
+      delete process.env['ORBITKV_CUFILE_HOST_STAGING']
+    }
+  },
+)
