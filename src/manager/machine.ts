@@ -10,6 +10,7 @@ import { LeaseTable } from '../shared/leases/lease-table.js'
 import { SsdRouteSwitch } from '../shared/routing/ssd-route-switch.js'
 import { QueryBudget, RESERVATION_PHASES } from '../shared/scheduling/query-budget.js'
 import type { Context } from './context.js'
+import { Drain } from './drain.js'
 import { DeviceLanes } from './lanes/device-lanes.js'
 import type { ManagerEffect, ManagerInput } from './messages.js'
 import type { ManagerOptions } from './options.js'
@@ -33,7 +34,7 @@ import { REUSE_SERIES_FIRST } from './series.js'
 import { cancel, unregister } from './sessions/cancelling.js'
 import { attach, hello, speaks, versionRefusal } from './sessions/greeting.js'
 import { dropDram, inspect, ownership } from './sessions/inspecting.js'
-import { disconnect, leave, settle } from './sessions/leaving.js'
+import { disconnect, settle } from './sessions/leaving.js'
 import { reply, replyError, replyRefusal } from './sessions/replies.js'
 import type { Session } from './sessions/session.js'
 import { Sessions } from './sessions/sessions.js'
@@ -61,22 +62,14 @@ const DRAINING = refuse('draining', 'Cannot serve another session: the Manager i
  * The Manager's decisions: sessions, leases, verbs and storage under one `step`. Owned by one thread; everything it
  * wants done is an effect, everything it learns is an input.
  *
- * Drain: `serving` -> `draining` (nothing new; open operations end, sessions are asked to leave) -> `stopping` (lanes
- * got STOP) -> `drained` (every lane answered). Reports that storage makes inside a call (a fill ended, a sync ended)
- * are kept and handled after the call, so that no verb runs inside another.
+ * Its end is drain.ts. Reports that storage makes inside a call (a fill ended, a sync ended) are kept and handled after
+ * the call, so that no verb runs inside another.
  */
 export class ManagerMachine {
   readonly #context: Context
-  readonly #stores: number
   readonly #filled: { waiter: number; entry: number; ok: boolean }[] = []
   readonly #synced: number[] = []
-  #phase: 'serving' | 'draining' | 'stopping' | 'drained' = 'serving'
-  #drainEndsUs = Number.POSITIVE_INFINITY
-  /** The drain's time is over: what is open is cancelled, and only what devices still do is waited for. */
-  #late = false
-  #lanesLeft = 0
-  #unfinished = 0
-  readonly #drainWaiters: { readonly session: Session; readonly request: number }[] = []
+  readonly #drain: Drain
 
   /** `stores`: how many host-reader lanes (and as many writeback lanes) there are. */
   constructor(options: ManagerOptions, ports: ManagerPorts, makeStorage: StorageFactory, tally: Tally, stores: number) {
@@ -86,7 +79,6 @@ export class ManagerMachine {
       filled: (waiter, entry, status) => this.#filled.push({ waiter, entry, ok: status === 'ok' }),
       synced: (waiter) => this.#synced.push(waiter),
     })
-    this.#stores = stores
     this.#context = {
       options,
       ports,
@@ -116,6 +108,7 @@ export class ManagerMachine {
       draining: false,
       out: [],
     }
+    this.#drain = new Drain(this.#context, stores)
   }
 
   get context(): Context {
@@ -124,16 +117,12 @@ export class ManagerMachine {
 
   /** Every lane has stopped and the last report is out: the loop may return. */
   get ended(): boolean {
-    return this.#phase === 'drained'
-  }
-
-  get #lanesRun(): boolean {
-    return this.#phase === 'serving' || this.#phase === 'draining'
+    return this.#drain.ended
   }
 
   /** When a `tick` is wanted next. */
   nextTickUs(): number {
-    if (!this.#lanesRun) return Number.POSITIVE_INFINITY
+    if (!this.#drain.lanesRun) return Number.POSITIVE_INFINITY
     const { storage, leases, queries, publications } = this.#context
     return Math.min(
       storage.nextTickUs(),
@@ -141,7 +130,7 @@ export class ManagerMachine {
       queries.nextEndUs(),
       nextSpeculationEndUs(this.#context),
       publications.nextGiveUpUs(),
-      this.#phase === 'draining' && !this.#late ? this.#drainEndsUs : Number.POSITIVE_INFINITY,
+      this.#drain.nextTickUs,
     )
   }
 
@@ -162,31 +151,31 @@ export class ManagerMachine {
         break
       }
       case 'host-reader':
-        if (input.reply.kind === 'stopped') this.#laneStopped()
+        if (input.reply.kind === 'stopped') this.#drain.laneStopped()
         else context.storage.readDone(input.store, input.reply)
         break
       case 'writeback':
-        if (input.reply.kind === 'stopped') this.#laneStopped()
+        if (input.reply.kind === 'stopped') this.#drain.laneStopped()
         else context.storage.writeDone(input.store, input.reply)
         break
       case 'dram-worker':
-        if (input.reply.kind === 'stopped') this.#laneStopped()
+        if (input.reply.kind === 'stopped') this.#drain.laneStopped()
         else this.#lanesOf(input.device).dramJobs.replied(input.reply.job, input.reply)
         break
       case 'host-restore':
-        if (input.reply.kind === 'stopped') this.#laneStopped()
+        if (input.reply.kind === 'stopped') this.#drain.laneStopped()
         else this.#lanesOf(input.device).restoreJobs.replied(input.reply.job, input.reply)
         break
       case 'ssd-worker':
         this.#ssdReplied(this.#lanesOf(input.device), input.reply)
         break
       case 'control':
-        this.#beginDrain(input.request.limitUs)
+        this.#drain.begin(input.request.limitUs)
         break
       case 'tick':
         context.nowUs = input.nowUs
         // Lanes that were asked to stop take nothing more, not even a wider write window.
-        if (this.#lanesRun) context.storage.tick(input.nowUs)
+        if (this.#drain.lanesRun) context.storage.tick(input.nowUs)
         expireLeases(context)
         expireQueries(context)
         expireSpeculation(context)
@@ -246,7 +235,7 @@ export class ManagerMachine {
     }
     if (context.publications.waiting > 0) context.publications.retry()
     progressSyncs(context)
-    if (this.#phase === 'draining') this.#progressDrain()
+    this.#drain.progress()
   }
 
   #accepted(connection: number, uid: number, pid: number): void {
@@ -349,9 +338,7 @@ export class ManagerMachine {
       case 'drop_dram':
         return dropDram(context, session, request)
       case 'drain':
-        this.#drainWaiters.push({ session, request })
-        context.out.push({ kind: 'control', reply: { kind: 'drain-asked' } })
-        return undefined
+        return this.#drain.ask(session, request)
       case 'inspect':
       case 'stats':
         return inspect(context, session, request)
@@ -368,36 +355,6 @@ export class ManagerMachine {
 
   #closeAll(fds: readonly number[]): void {
     for (const fd of fds) this.#context.ports.closeFd(fd)
-  }
-
-  #beginDrain(limitUs: number): void {
-    const context = this.#context
-    this.#drainEndsUs = Math.min(this.#drainEndsUs, context.nowUs + limitUs)
-    if (this.#phase !== 'serving') return
-    this.#phase = 'draining'
-    context.draining = true
-  }
-
-  /** Waits for what was admitted, then for writes, then lets sessions go and stops the lanes. */
-  #progressDrain(): void {
-    const context = this.#context
-    const late = context.nowUs >= this.#drainEndsUs
-    const held = this.ownership()
-    if (late && !this.#late) this.#unfinished = held['operationsOpen'] ?? 0
-    this.#late ||= late
-    const busy = (held['operationsOpen'] ?? 0) + (held['jobsOpen'] ?? 0)
-    if (busy > 0 && !late) return
-    if (!late && context.storage.writesPending > 0) return
-    for (const session of [...context.sessions]) leave(context, session)
-    context.storage.beginDrain()
-    const { jobsOpen = 0, stagingsOpen = 0 } = this.ownership()
-    if (!context.storage.quiesced || jobsOpen + stagingsOpen > 0) return
-    for (const { session, request } of this.#drainWaiters.splice(0)) reply(context, session, request, { kind: 'ack' })
-    for (const session of [...context.sessions]) {
-      if (session.connected) context.out.push({ kind: 'close-connection', connection: session.connection })
-      disconnect(context, session)
-    }
-    this.#stopLanes()
   }
 
   #ssdReplied({ ssd }: DeviceLanes, reply: SsdWorkerReply): void {
@@ -420,7 +377,7 @@ export class ManagerMachine {
         return
       }
       case 'stopped':
-        return this.#laneStopped()
+        return this.#drain.laneStopped()
       default:
         return unreachable(reply)
     }
@@ -430,29 +387,5 @@ export class ManagerMachine {
     const lanes = this.#context.devices[device]
     invariant(lanes !== undefined, 'a lane belongs to a device that is served', { device })
     return lanes
-  }
-
-  #stopLanes(): void {
-    const { out, devices } = this.#context
-    this.#phase = 'stopping'
-    const request = { kind: 'stop' } as const
-    let ssdLanes = 0
-    for (const lanes of devices) {
-      out.push(lanes.toDramWorker(request), lanes.toHostRestore(request))
-      if (lanes.ssd === null) continue
-      lanes.ssd.send(request)
-      ssdLanes += 1
-    }
-    for (let store = 0; store < this.#stores; store++) {
-      out.push({ kind: 'to-host-reader', store, request }, { kind: 'to-writeback', store, request })
-    }
-    this.#lanesLeft = 2 * devices.length + ssdLanes + 2 * this.#stores
-  }
-
-  #laneStopped(): void {
-    invariant(this.#phase === 'stopping' && this.#lanesLeft > 0, 'a lane stops when it was asked to')
-    if (--this.#lanesLeft > 0) return
-    this.#phase = 'drained'
-    this.#context.out.push({ kind: 'control', reply: { kind: 'drained', unfinished: this.#unfinished } })
   }
 }
