@@ -1,5 +1,7 @@
 import test from 'ava'
+import { MANAGER_DEFAULTS } from '../../src/manager/options.js'
 import { ERROR_CODES } from '../../src/shared/base/errors.js'
+import { listOf } from '../../src/shared/layout/records.js'
 import { HELLO, ManagerFixture } from './fixture.js'
 
 test('draining: when its time is over the Manager waits for lanes without asking for the time again', (t) => {
@@ -37,4 +39,31 @@ test('draining: a client that connected in time and says hello too late is told 
   manager.step({ kind: 'control', request: { kind: 'drain', limitUs: 1_000_000 } })
   const reply = manager.ask(1, HELLO)
   t.is(reply?.kind === 'error' ? reply.code : 0, ERROR_CODES.draining)
+})
+
+test('draining: a lane is stopped only when the staging of every rank has been given back, and pages stay mapped until then', (t) => {
+  const routes = { ...MANAGER_DEFAULTS.routes, backend: 'cufile', readRoute: 'cufile', writeRoute: 'cufile' } as const
+  const manager = new ManagerFixture({ staging: ['host'], routes })
+  manager.engine(1)
+  manager.publish(1, 0, 1, 7)
+  const [write] = manager.log.flatMap((each) =>
+    each.kind === 'to-ssd-worker' && each.request.kind === 'write' ? [each.request] : [],
+  )
+  if (write === undefined) return t.fail('the block comes whole')
+  const { job, worker } = write
+  const list = listOf([ERROR_CODES.io_write_failed])
+  manager.step({ kind: 'ssd-worker', device: 0, reply: { kind: 'copied', job, status: ERROR_CODES.io_copy_failed } })
+  const status = ERROR_CODES.io_write_failed
+  manager.step({ kind: 'ssd-worker', device: 0, reply: { kind: 'write-done', job, status, list } })
+  const from = manager.log.length
+  manager.step({ kind: 'control', request: { kind: 'drain', limitUs: 1_000_000 } })
+  const asked = () =>
+    manager.log.slice(from).flatMap((each) => (each.kind === 'to-ssd-worker' ? [each.request.kind] : []))
+  t.deepEqual(asked(), ['close-worker'])
+  t.deepEqual(manager.kinds(from, 'release-mapping'), [])
+  manager.step({ kind: 'ssd-worker', device: 0, reply: { kind: 'worker-closed', worker } })
+  t.deepEqual(asked(), ['close-worker', 'stop'])
+  t.deepEqual(manager.kinds(from, 'release-mapping'), ['release-mapping'])
+  const held = Object.entries(manager.machine.ownership()).filter(([, value]) => value !== 0)
+  t.deepEqual(held, [])
 })
