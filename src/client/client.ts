@@ -1,78 +1,29 @@
-import { createHash } from 'node:crypto'
 import { CancelledError, ClosedError, OrbitError, ProtocolError } from '../shared/base/errors.js'
-import { plainDigest } from '../shared/layout/namespace.js'
-import { PROTO_DEVICE_MEMORY } from '../shared/layout/wire/limits.js'
-import type { MessageOf, WireReply } from '../shared/layout/wire/messages.js'
-import type { DeviceMemory } from './device-memory.js'
+import type { MessageOf } from '../shared/layout/wire/messages.js'
 import { Driver } from './driver.js'
-import type { EngineMemory, LocalMemory } from './engine-memory.js'
 import { Exchange, type Reply } from './exchange.js'
 import { cancelledBy, errorOfReply } from './failures.js'
 import type { Link, LinkEvent } from './link.js'
 import { type Operation, type OperationResult, Operations } from './operations.js'
-import { bySignal, pause } from './waits.js'
-
-type Fields<M> = Omit<M, 'kind'>
-
-/** Who connects. */
-export interface Greeting {
-  readonly role: 'scheduler' | 'worker'
-  readonly engine: string
-  readonly engineVersion: string
-  readonly adapterVersion?: string
-}
-
-/** One rank of an instance: REGISTER without what the client adds itself. */
-export interface Registration
-  extends Omit<Fields<MessageOf<'register'>>, 'claimedDigest' | 'allocations' | 'canaries' | 'namespaceInputs'> {
-  /** Everything that makes cached bytes meaningful, by tag: model, revision, dtype, hash seed, salt. */
-  readonly namespaceInputs: ReadonlyMap<string, Uint8Array>
-  /** The engine's pages; regions name them by index. */
-  readonly memory: readonly (EngineMemory | LocalMemory | DeviceMemory)[]
-  readonly canaries?: MessageOf<'register'>['canaries']
-}
-
-export type Registered = Fields<MessageOf<'registered'>>
-export type Attached = Fields<MessageOf<'attached'>>
-export type QueryRequest = Fields<MessageOf<'query'>>
-/** An answer to a query that still loads, too. */
-export type QueryAnswer = MessageOf<'ready' | 'loading' | 'miss' | 'busy'>
-export type QueryResult = MessageOf<'ready' | 'miss' | 'busy'>
-export type PrepareRequest = Fields<MessageOf<'prepare'>>
-export type ClaimRequest = Fields<MessageOf<'claim'>>
-export type PrepareAnswer = MessageOf<'prepared' | 'miss' | 'busy'>
-export type WarmAnswer = MessageOf<'warming' | 'busy'>
-export interface RestoreRequest {
-  readonly lease: number
-  readonly groups: MessageOf<'restore'>['groups']
-}
-export interface PublishRequest {
-  readonly partialOk?: boolean
-  readonly groups: MessageOf<'publish'>['groups']
-}
-/**
- * How the items were taken, and what was copied: `accepted` are copied from here, `present` were sealed already,
- * `assembling` are on their way from somebody else, `skipped` found no room.
- */
-export interface PublishResult extends OperationResult {
-  readonly accepted: number
-  readonly present: number
-  readonly assembling: number
-  readonly skipped: number
-}
-
-export interface WaitOptions {
-  readonly signal?: AbortSignal | undefined
-}
-export interface TransferOptions extends WaitOptions {
-  /** The Manager touches the pages only after this resolves; when it rejects, the operation is cancelled. */
-  readonly after?: PromiseLike<unknown> | undefined
-}
-
-const QUERY_REPLIES = ['ready', 'loading', 'miss', 'busy'] as const
-/** Between polls of a query that loads: doubles from the first to the last. */
-const POLL_FIRST_MS = 1
-const POLL_LAST_MS = 8
+import { Queries } from './queries.js'
+import { type Registered, type Registration, registerMessage } from './registration.js'
+import type {
+  Attached,
+  ClaimRequest,
+  Fields,
+  PrepareAnswer,
+  PrepareRequest,
+  PublishRequest,
+  PublishResult,
+  QueryAnswer,
+  QueryRequest,
+  QueryResult,
+  RestoreRequest,
+  TransferOptions,
+  WaitOptions,
+  WarmAnswer,
+} from './requests.js'
+import { bySignal } from './waits.js'
 
 /**
  * One session with a Manager process. Every wait ends by the caller's signal, except that of a restore or publication
@@ -83,6 +34,7 @@ export class OrbitClient {
   readonly #link: Link
   readonly #exchange: Exchange
   readonly #driver: Driver
+  readonly #queries: Queries
   readonly #closeFd: (fd: number) => void
   #welcome: Fields<MessageOf<'welcome'>> | null = null
   #operations: Operations | null = null
@@ -94,6 +46,7 @@ export class OrbitClient {
     this.#link = link
     this.#closeFd = closeFd
     this.#exchange = new Exchange(link, () => this.#driver.hurry())
+    this.#queries = new Queries(this.#exchange)
     this.#driver = new Driver(
       () => this.#poll(),
       () => this.#exchange.outstanding > 0 || (this.#operations?.outstanding ?? 0) > 0,
@@ -119,33 +72,9 @@ export class OrbitClient {
 
   /** Joins an instance as one of its ranks. The memory stays the caller's and must outlive unregister(). */
   async register(registration: Registration, options: WaitOptions = {}): Promise<Registered> {
-    const { memory, namespaceInputs, canaries = [], ...rest } = registration
-    if (rest.device.kind === 'cuda' && this.welcome.proto < PROTO_DEVICE_MEMORY) {
-      throw new ProtocolError(
-        'device_unsupported',
-        `Cannot register device memory: the Manager speaks protocol ${this.welcome.proto}, ${PROTO_DEVICE_MEMORY} is needed`,
-        { proto: this.welcome.proto },
-      )
-    }
-    const claimedDigest = plainDigest((bytes) => createHash('sha256').update(bytes).digest(), namespaceInputs)
-    const { message, fds } = await this.#exchange.ask(
-      {
-        kind: 'register',
-        ...rest,
-        namespaceInputs: [...namespaceInputs].map(([tag, value]) => ({ tag, value })),
-        claimedDigest,
-        allocations: memory.map((each) =>
-          'fd' in each
-            ? { kind: 'host_fd', bytes: each.bytes }
-            : 'handle' in each
-              ? { kind: 'cuda_ipc', handle: each.handle, offsetBytes: each.offsetBytes, bytes: each.bytes }
-              : { kind: 'local_mapping', bytes: each.bytes, mapping: each.mapping },
-        ),
-        canaries,
-      },
-      ['registered'],
-      { ...options, fds: memory.flatMap((each) => ('fd' in each ? [each.fd] : [])) },
-    )
+    const register = registerMessage(registration, this.welcome.proto)
+    const asked = { ...options, fds: register.fds }
+    const { message, fds } = await this.#exchange.ask(register.message, ['registered'], asked)
     if (this.#ended || fds.length !== 3) {
       for (const fd of fds) this.#closeFd(fd)
       // The session has ended between the answer and this line.
@@ -164,40 +93,17 @@ export class OrbitClient {
 
   /** Asks once and never waits for a device: a scheduler keeps the ticket of `loading` for its next step. */
   async beginQuery(query: QueryRequest, options: WaitOptions = {}): Promise<QueryAnswer> {
-    const { message } = await this.#exchange.ask({ kind: 'query', ...query }, QUERY_REPLIES, {
-      ...options,
-      abandoned: (reply) => this.#handBack(reply),
-    })
-    return message
+    return await this.#queries.beginQuery(query, options)
   }
 
   /** Asks again for a ticket. */
   async pollQuery(ticket: number, options: WaitOptions = {}): Promise<QueryAnswer> {
-    const { message } = await this.#exchange.ask({ kind: 'query_poll', ticket }, QUERY_REPLIES, {
-      ...options,
-      abandoned: (reply) => this.#handBack(reply),
-    })
-    return message
+    return await this.#queries.pollQuery(ticket, options)
   }
 
   /** Asks until the answer is not `loading`. A signal ends the wait and gives the ticket back. */
   async query(query: QueryRequest, options: WaitOptions = {}): Promise<QueryResult> {
-    return await this.#untilAnswered(await this.beginQuery(query, options), options)
-  }
-
-  async #untilAnswered(first: QueryAnswer, options: WaitOptions): Promise<QueryResult> {
-    let answer = first
-    for (let waitMs = POLL_FIRST_MS; answer.kind === 'loading'; waitMs = Math.min(2 * waitMs, POLL_LAST_MS)) {
-      const { ticket } = answer
-      try {
-        await pause(waitMs, options.signal)
-        answer = await this.pollQuery(ticket, options)
-      } catch (error) {
-        if (options.signal?.aborted) this.#handBack({ kind: 'loading', ticket })
-        throw error
-      }
-    }
-    return answer
+    return await this.#queries.query(query, options)
   }
 
   /**
@@ -205,17 +111,12 @@ export class OrbitClient {
    * that `expiresInMs` says; then claim it with the same groups and keys, or release the ticket.
    */
   async prepare(request: PrepareRequest, options: WaitOptions = {}): Promise<PrepareAnswer> {
-    const { message } = await this.#exchange.ask({ kind: 'prepare', ...request }, ['prepared', 'miss', 'busy'], {
-      ...options,
-      abandoned: (reply) => this.#handBack(reply),
-    })
-    return message
+    return await this.#queries.prepare(request, options)
   }
 
   /** How far a preparation is; keeps it alive. @throws ProtocolError ticket_unknown once it has ended. */
   async pollPreparation(ticket: number, options: WaitOptions = {}): Promise<MessageOf<'prepared'>> {
-    const { message } = await this.#exchange.ask({ kind: 'prepare_poll', ticket }, ['prepared'], options)
-    return message
+    return await this.#queries.pollPreparation(ticket, options)
   }
 
   /**
@@ -223,32 +124,26 @@ export class OrbitClient {
    * @throws ProtocolError ticket_unknown when it has ended, ticket_mismatch for other keys: then query as usual.
    */
   async beginClaim(request: ClaimRequest, options: WaitOptions = {}): Promise<QueryAnswer> {
-    const { message } = await this.#exchange.ask({ kind: 'claim', ...request }, QUERY_REPLIES, {
-      ...options,
-      abandoned: (reply) => this.#handBack(reply),
-    })
-    return message
+    return await this.#queries.beginClaim(request, options)
   }
 
   /** As beginClaim, until the answer is not `loading`. */
   async claim(request: ClaimRequest, options: WaitOptions = {}): Promise<QueryResult> {
-    return await this.#untilAnswered(await this.beginClaim(request, options), options)
+    return await this.#queries.claim(request, options)
   }
 
   /** Hints that blocks may be of use soon. Nothing is held for the session and nothing is promised. */
   async warm(groups: QueryRequest['groups'], options: WaitOptions = {}): Promise<WarmAnswer> {
-    const { message } = await this.#exchange.ask({ kind: 'warm', groups }, ['warming', 'busy'], options)
-    return message
+    return await this.#queries.warm(groups, options)
   }
 
   async release(what: 'lease' | 'ticket', id: number, options: WaitOptions = {}): Promise<void> {
-    await this.#exchange.ask({ kind: 'release', what, id }, ['ack'], options)
+    await this.#queries.release(what, id, options)
   }
 
   /** Returns how long the lease now lasts, in milliseconds. */
   async renew(lease: number, extendMs: number, options: WaitOptions = {}): Promise<number> {
-    const { message } = await this.#exchange.ask({ kind: 'renew', lease, extendMs }, ['renewed'], options)
-    return message.expiresInMs
+    return await this.#queries.renew(lease, extendMs, options)
   }
 
   /**
@@ -317,15 +212,8 @@ export class OrbitClient {
     return { operation, reply }
   }
 
-  /** What an abandoned query was granted goes back. */
-  #handBack(reply: WireReply): void {
-    if (reply.kind === 'ready') this.#tell({ kind: 'release', what: 'lease', id: reply.lease })
-    if (reply.kind === 'loading' || reply.kind === 'prepared')
-      this.#tell({ kind: 'release', what: 'ticket', id: reply.ticket })
-  }
-
   /** Sends what the caller does not wait for; a failure means that the session ended and took the interest along. */
-  #tell(message: MessageOf<'release' | 'cancel'>): void {
+  #tell(message: MessageOf<'cancel'>): void {
     try {
       this.#exchange.ask(message, ['ack']).catch(() => {})
     } catch (error) {

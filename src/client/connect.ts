@@ -1,9 +1,10 @@
 import { randomBytes } from 'node:crypto'
 import type { Native } from '../binding/surface.js'
 import { PROTO_MAX, PROTO_MIN } from '../shared/layout/wire/limits.js'
-import { type Greeting, OrbitClient, type WaitOptions } from './client.js'
+import { OrbitClient } from './client.js'
 import type { Link } from './link.js'
 import { NativeLink } from './native-link.js'
+import type { Greeting, WaitOptions } from './requests.js'
 
 export interface ConnectOptions extends Greeting, WaitOptions {
   readonly socketPath: string

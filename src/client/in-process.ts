@@ -1,8 +1,9 @@
 import type { Native, Port } from '../binding/surface.js'
-import type { Greeting, OrbitClient, WaitOptions } from './client.js'
+import type { OrbitClient } from './client.js'
 import { greetOver } from './connect.js'
 import type { Link, LinkEvent, SlotLines } from './link.js'
 import { NativeLink } from './native-link.js'
+import type { Greeting, WaitOptions } from './requests.js'
 
 /**
  * Sessions with a Manager whose lanes are threads of this process. The protocol is that of any session; what differs

@@ -27,11 +27,16 @@ export {
   OrbitError,
   ProtocolError,
 } from '../shared/base/errors.js'
+export type { OrbitClient } from './client.js'
+export type { ConnectOptions } from './connect.js'
+export type { DeviceMemory, OwnDeviceMemory } from './device-memory.js'
+export type { EngineMemory } from './engine-memory.js'
+export type { OperationResult } from './operations.js'
+export type { Registered, Registration } from './registration.js'
 export type {
   Attached,
   ClaimRequest,
   Greeting,
-  OrbitClient,
   PrepareAnswer,
   PrepareRequest,
   PublishRequest,
@@ -39,17 +44,11 @@ export type {
   QueryAnswer,
   QueryRequest,
   QueryResult,
-  Registered,
-  Registration,
   RestoreRequest,
   TransferOptions,
   WaitOptions,
   WarmAnswer,
-} from './client.js'
-export type { ConnectOptions } from './connect.js'
-export type { DeviceMemory, OwnDeviceMemory } from './device-memory.js'
-export type { EngineMemory } from './engine-memory.js'
-export type { OperationResult } from './operations.js'
+} from './requests.js'
 
 /**
  * Connects to a Manager and greets it.

@@ -1,4 +1,4 @@
-import type { Registration } from '../client/client.js'
+import type { Registration } from '../client/registration.js'
 
 /** Where K and V of the pages of a layer lie. */
 export type PageLayout =

@@ -1,6 +1,7 @@
 import type { Native } from '../binding/surface.js'
-import type { OrbitClient, WaitOptions } from '../client/client.js'
+import type { OrbitClient } from '../client/client.js'
 import type { InProcessSession } from '../client/in-process.js'
+import type { WaitOptions } from '../client/requests.js'
 
 /**
  * Pages on a CUDA device, allocated by this process; whoever did frees them after the engine has closed. An address is
