@@ -11,21 +11,7 @@
             client.restore(found.lease, {0: [(0, 17), (1, 18)]})
 """
 
-from .client import (
-    Busy,
-    Canary,
-    Client,
-    Group,
-    Loading,
-    Miss,
-    Prepared,
-    PublishGroup,
-    QueryGroup,
-    Ready,
-    Region,
-    Warming,
-    connect,
-)
+from .client import Client, PublishGroup, connect
 from .errors import (
     CancelledError,
     CapabilityError,
@@ -40,6 +26,8 @@ from .errors import (
 )
 from .memory import EngineMemory
 from .operations import Operation, OperationResult, PublishCounts
+from .queries import Busy, Loading, Miss, Prepared, QueryGroup, Ready, Warming
+from .registration import Canary, Group, Region
 
 __all__ = [
     "Busy",

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,65 +13,12 @@ from .cuda import DeviceMemory
 from .errors import CancelledError, ClosedError, OrbitError, ProtocolError
 from .exchange import Deadline, Exchange
 from .memory import EngineMemory
-from .namespace import plain_digest
 from .operations import Operation, OperationResult, Operations, PublishCounts
+from .queries import DEFAULT_TIMEOUT_S, Queries
+from .registration import Canary, Group, Region, register_message
 
 PROTO_MIN = 1
 PROTO_MAX = 2
-PROTO_DEVICE_MEMORY = 2
-DEFAULT_TIMEOUT_S = 5.0
-# Between polls of a query that loads: doubles from the first to the last.
-_POLL_FIRST_S = 0.001
-_POLL_LAST_S = 0.008
-
-
-@dataclass(frozen=True)
-class Group:
-    """What an engine says about one storage group."""
-
-    id: int
-    block_tokens: int
-    kind: str = "full-attention"
-    window: int = 0
-
-
-@dataclass(frozen=True)
-class Region:
-    """One layer of this rank. address(page p, segment s) = allocation base + offset_bytes + p * page_stride_bytes +
-    s * segment_stride_bytes. All sizes in bytes; ``allocation`` indexes the memory that is registered with it."""
-
-    layer: str
-    group: int
-    allocation: int
-    offset_bytes: int
-    page_count: int
-    page_stride_bytes: int
-    segment_bytes: int
-    segments: int = 1
-    segment_stride_bytes: int | None = None
-    dtype: str = "bfloat16"
-    kv_role: str = "packed"
-    head_dim: int = 0
-    heads: int = 0
-
-
-@dataclass(frozen=True)
-class Canary:
-    """What the Manager must find where it maps a region: the first min(64, segment_bytes) bytes of its first and of
-    its last page, zero-filled to 64."""
-
-    region: int
-    first_page: bytes
-    last_page: bytes
-
-
-@dataclass(frozen=True)
-class QueryGroup:
-    """``keys``: 32 bytes each, of consecutive blocks from block ``first_block`` of the request on."""
-
-    group: int
-    keys: bytes
-    first_block: int = 0
 
 
 @dataclass(frozen=True)
@@ -85,63 +31,7 @@ class PublishGroup:
     layers: Sequence[int] | None = None
 
 
-@dataclass(frozen=True)
-class Ready:
-    """``boundaries``: lengths in tokens from the start of the request at which it may be resumed with what the lease
-    holds, rising; the lease holds what the last of them needs. ``other_boundaries``: smaller ones that need blocks
-    outside the lease; to use one, query again without the keys behind it."""
-
-    boundaries: tuple[int, ...]
-    lease: int
-    blocks_dram: int
-    blocks_ssd: int
-    expires_in_ms: int
-    other_boundaries: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Loading:
-    """Bytes are on their way: poll the ticket."""
-
-    ticket: int
-
-
-@dataclass(frozen=True)
-class Miss:
-    """Nothing usable."""
-
-
-@dataclass(frozen=True)
-class Busy:
-    """Over budget now: treat as a miss or ask again in a later step."""
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A preparation: holds ``blocks``, of which ``blocks_ready`` are in DRAM. It ends ``expires_in_ms`` after the last
-    poll unless it is claimed."""
-
-    ticket: int
-    blocks: int
-    blocks_ready: int
-    loading: bool
-    expires_in_ms: int
-
-
-@dataclass(frozen=True)
-class Warming:
-    """A hint that was taken: blocks that will be read, that were in DRAM, and that the budget does not cover."""
-
-    accepted: int
-    resident: int
-    skipped: int
-
-
-QueryAnswer = Ready | Loading | Miss | Busy
-_QUERY_REPLIES = ("ready", "loading", "miss", "busy")
-
-
-class Client:
+class Client(Queries):
     """Use connect(). A context manager: leaving it closes the session."""
 
     def __init__(self, connection: Connection) -> None:
@@ -190,30 +80,20 @@ class Client:
         """Joins an instance as one rank, ``tp`` and ``pp`` being (rank, size). The memory stays the caller's and must
         outlive unregister(). All of it lies on one device: shared memory, or what cuda.export_tensors() exported. Returns
         the fields of REGISTERED."""
-        device = self._device_of(memory)
-        message = {
-            "kind": "register",
-            "instanceId": instance_id,
-            "namespaceInputs": [{"tag": tag, "value": value} for tag, value in namespace_inputs.items()],
-            "claimedDigest": plain_digest(namespace_inputs),
-            "tpRank": tp[0],
-            "tpSize": tp[1],
-            "ppRank": pp[0],
-            "ppSize": pp[1],
-            "worldSize": world_size,
-            "pageFirst": page_first,
-            "device": device,
-            "allocations": [_allocation_fields(each) for each in memory],
-            "groups": [
-                {"id": each.id, "kind": each.kind, "blockTokens": each.block_tokens, "window": each.window}
-                for each in groups
-            ],
-            "regions": [_region_fields(each) for each in regions],
-            "canaries": [
-                {"region": each.region, "firstPage": each.first_page, "lastPage": each.last_page} for each in canaries
-            ],
-            "slotCount": slot_count,
-        }
+        message = register_message(
+            proto=self.welcome["proto"],
+            instance_id=instance_id,
+            namespace_inputs=namespace_inputs,
+            memory=memory,
+            groups=groups,
+            regions=regions,
+            canaries=canaries,
+            tp=tp,
+            pp=pp,
+            world_size=world_size,
+            page_first=page_first,
+            slot_count=slot_count,
+        )
         reply, fds = self._exchange.ask(
             message, ("registered",), timeout_s, [each.fd for each in memory if isinstance(each, EngineMemory)]
         )
@@ -224,160 +104,9 @@ class Client:
         self.registered = reply
         return reply
 
-    def _device_of(self, memory: Sequence[EngineMemory | DeviceMemory]) -> dict:
-        uuids = {each.uuid if isinstance(each, DeviceMemory) else None for each in memory}
-        if len(uuids) > 1:
-            raise ProtocolError("device_unsupported", "Cannot register memory of several devices as one rank")
-        uuid = next(iter(uuids), None)
-        if uuid is None:
-            return {"kind": "host", "uuid": bytes(16)}
-        if self.welcome["proto"] < PROTO_DEVICE_MEMORY:
-            raise ProtocolError(
-                "device_unsupported",
-                f"Cannot register device memory: the Manager speaks protocol {self.welcome['proto']}, "
-                f"{PROTO_DEVICE_MEMORY} is needed",
-            )
-        return {"kind": "cuda", "uuid": uuid}
-
     def attach(self, instance_id: bytes, timeout_s: float | None = DEFAULT_TIMEOUT_S) -> dict:
         """Speaks for an instance whose workers have begun to register. Returns the fields of ATTACHED."""
         return self._exchange.ask({"kind": "attach", "instanceId": instance_id}, ("attached",), timeout_s)[0]
-
-    def begin_query(
-        self,
-        request_id: int,
-        groups: Sequence[QueryGroup],
-        *,
-        revision: int = 0,
-        allow_ssd: bool = True,
-        timeout_s: float | None = DEFAULT_TIMEOUT_S,
-    ) -> QueryAnswer:
-        """Asks once and waits for no device: a scheduler keeps the ticket of Loading for its next step."""
-        message = {
-            "kind": "query",
-            "requestId": request_id,
-            "revision": revision,
-            "allowSsd": allow_ssd,
-            "groups": _group_fields(groups),
-        }
-        return self._answer(message, timeout_s)
-
-    def poll_query(self, ticket: int, timeout_s: float | None = DEFAULT_TIMEOUT_S) -> QueryAnswer:
-        """Asks again for a ticket. Any answer but Loading spends it."""
-        return self._answer({"kind": "query_poll", "ticket": ticket}, timeout_s)
-
-    def query(
-        self,
-        request_id: int,
-        groups: Sequence[QueryGroup],
-        *,
-        revision: int = 0,
-        allow_ssd: bool = True,
-        timeout_s: float | None = DEFAULT_TIMEOUT_S,
-    ) -> Ready | Miss | Busy:
-        """Asks until the answer is not Loading. When the time runs out, the ticket goes back and CancelledError says
-        so."""
-        deadline = Deadline(timeout_s)
-        answer = self.begin_query(
-            request_id, groups, revision=revision, allow_ssd=allow_ssd, timeout_s=timeout_s
-        )
-        return self._until_answered(answer, deadline, timeout_s)
-
-    def _until_answered(self, answer: QueryAnswer, deadline: Deadline, timeout_s: float | None) -> Ready | Miss | Busy:
-        pause_s = _POLL_FIRST_S
-        while isinstance(answer, Loading):
-            ticket = answer.ticket
-            try:
-                if deadline.passed:
-                    raise CancelledError("timed_out", f"Waited {timeout_s} s for a query in vain")
-                time.sleep(pause_s)
-                pause_s = min(2 * pause_s, _POLL_LAST_S)
-                answer = self.poll_query(ticket, None if timeout_s is None else deadline.left_ms(1 << 30) / 1000)
-            except CancelledError:
-                self._hand_back({"kind": "loading", "ticket": ticket})
-                raise
-        return answer
-
-    def prepare(
-        self,
-        request_id: int,
-        groups: Sequence[QueryGroup],
-        *,
-        revision: int = 0,
-        timeout_s: float | None = DEFAULT_TIMEOUT_S,
-    ) -> Prepared | Miss | Busy:
-        """Reads the blocks of a coming request into DRAM and holds them. Poll it, or call this again, at least once in
-        the time that ``expires_in_ms`` says; then claim it with the same groups, or release the ticket."""
-        message = {
-            "kind": "prepare",
-            "requestId": request_id,
-            "revision": revision,
-            "groups": _group_fields(groups),
-        }
-        reply, _ = self._exchange.ask(message, ("prepared", "miss", "busy"), timeout_s, abandoned=self._hand_back)
-        if reply["kind"] == "prepared":
-            return _prepared(reply)
-        return Miss() if reply["kind"] == "miss" else Busy()
-
-    def poll_preparation(self, ticket: int, timeout_s: float | None = DEFAULT_TIMEOUT_S) -> Prepared:
-        """How far a preparation is; keeps it alive. ProtocolError ticket_unknown once it has ended."""
-        reply, _ = self._exchange.ask({"kind": "prepare_poll", "ticket": ticket}, ("prepared",), timeout_s)
-        return _prepared(reply)
-
-    def begin_claim(
-        self,
-        ticket: int,
-        request_id: int,
-        groups: Sequence[QueryGroup],
-        *,
-        revision: int = 0,
-        timeout_s: float | None = DEFAULT_TIMEOUT_S,
-    ) -> QueryAnswer:
-        """Turns a preparation into the query of a request; answered and polled as begin_query is. ProtocolError
-        ticket_unknown when it has ended, ticket_mismatch for other keys: then query as usual."""
-        message = {
-            "kind": "claim",
-            "ticket": ticket,
-            "requestId": request_id,
-            "revision": revision,
-            "groups": _group_fields(groups),
-        }
-        return self._answer(message, timeout_s)
-
-    def claim(
-        self,
-        ticket: int,
-        request_id: int,
-        groups: Sequence[QueryGroup],
-        *,
-        revision: int = 0,
-        timeout_s: float | None = DEFAULT_TIMEOUT_S,
-    ) -> Ready | Miss | Busy:
-        """As begin_claim, until the answer is not Loading."""
-        deadline = Deadline(timeout_s)
-        answer = self.begin_claim(ticket, request_id, groups, revision=revision, timeout_s=timeout_s)
-        return self._until_answered(answer, deadline, timeout_s)
-
-    def warm(self, groups: Sequence[QueryGroup], timeout_s: float | None = DEFAULT_TIMEOUT_S) -> Warming | Busy:
-        """Hints that blocks may be of use soon. Nothing is held for the session and nothing is promised."""
-        message = {"kind": "warm", "groups": _group_fields(groups)}
-        reply, _ = self._exchange.ask(message, ("warming", "busy"), timeout_s)
-        if reply["kind"] == "busy":
-            return Busy()
-        return Warming(reply["accepted"], reply["resident"], reply["skipped"])
-
-    def release_lease(self, lease: int, timeout_s: float | None = DEFAULT_TIMEOUT_S) -> None:
-        """Ends a lease; idempotent."""
-        self._exchange.ask({"kind": "release", "what": "lease", "id": lease}, ("ack",), timeout_s)
-
-    def release_ticket(self, ticket: int, timeout_s: float | None = DEFAULT_TIMEOUT_S) -> None:
-        """Gives up a query that loads; idempotent."""
-        self._exchange.ask({"kind": "release", "what": "ticket", "id": ticket}, ("ack",), timeout_s)
-
-    def renew(self, lease: int, extend_ms: int, timeout_s: float | None = DEFAULT_TIMEOUT_S) -> int:
-        """Returns how long the lease now lasts, in milliseconds."""
-        message = {"kind": "renew", "lease": lease, "extendMs": extend_ms}
-        return self._exchange.ask(message, ("renewed",), timeout_s)[0]["expiresInMs"]
 
     def submit_restore(
         self, lease: int, groups: Mapping[int, Sequence[tuple[int, int]]], *, fenced: bool = False
@@ -499,32 +228,6 @@ class Client:
         operation.cancel()
         return operation.wait()
 
-    def _answer(self, message: dict, timeout_s: float | None) -> QueryAnswer:
-        reply, _ = self._exchange.ask(message, _QUERY_REPLIES, timeout_s, abandoned=self._hand_back)
-        if reply["kind"] == "ready":
-            return Ready(
-                tuple(reply["boundaries"]),
-                reply["lease"],
-                reply["blocksDram"],
-                reply["blocksSsd"],
-                reply["expiresInMs"],
-                tuple(reply["otherBoundaries"]),
-            )
-        if reply["kind"] == "loading":
-            return Loading(reply["ticket"])
-        return Miss() if reply["kind"] == "miss" else Busy()
-
-    def _hand_back(self, reply: dict) -> None:
-        """What an abandoned query was granted goes back; if the stream ended, it went back with the session."""
-        if reply["kind"] not in ("ready", "loading", "prepared"):
-            return
-        what = "lease" if reply["kind"] == "ready" else "ticket"
-        message = {"kind": "release", "what": what, "id": reply["lease" if what == "lease" else "ticket"]}
-        try:
-            self._exchange.post(message, lambda _reply, _fds: None)
-        except ClosedError:
-            pass
-
     def _numbers(self, message: dict, timeout_s: float | None) -> dict[str, float]:
         reply, _ = self._exchange.ask(message, ("numbers",), timeout_s)
         return {each["name"]: each["value"] for each in reply["values"]}
@@ -536,41 +239,6 @@ class Client:
         self._operations.look()
         if self._operations.outstanding and self._exchange.connection.peer_exited():
             self._operations.abandon(ClosedError("manager_gone", "The Manager's process has ended"))
-
-
-def _group_fields(groups: Sequence[QueryGroup]) -> list[dict]:
-    return [{"group": each.group, "firstBlock": each.first_block, "keys": each.keys} for each in groups]
-
-
-def _prepared(reply: dict) -> Prepared:
-    return Prepared(
-        reply["ticket"], reply["blocks"], reply["blocksReady"], reply["loading"], reply["expiresInMs"]
-    )
-
-
-def _allocation_fields(memory: EngineMemory | DeviceMemory) -> dict:
-    if isinstance(memory, EngineMemory):
-        return {"kind": "host_fd", "bytes": memory.size}
-    return {"kind": "cuda_ipc", "handle": memory.handle, "offsetBytes": memory.offset, "bytes": memory.size}
-
-
-def _region_fields(region: Region) -> dict:
-    stride = region.segment_bytes if region.segment_stride_bytes is None else region.segment_stride_bytes
-    return {
-        "layer": region.layer,
-        "group": region.group,
-        "allocation": region.allocation,
-        "offsetBytes": region.offset_bytes,
-        "pageCount": region.page_count,
-        "pageStrideBytes": region.page_stride_bytes,
-        "segments": region.segments,
-        "segmentBytes": region.segment_bytes,
-        "segmentStrideBytes": stride,
-        "dtype": region.dtype,
-        "kvRole": region.kv_role,
-        "headDim": region.head_dim,
-        "heads": region.heads,
-    }
 
 
 def connect(
