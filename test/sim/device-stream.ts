@@ -1,24 +1,35 @@
 import { crc32Strided } from '../../src/shared/codec/crc32.js'
 import { CHECKSUM, COPY } from '../../src/shared/layout/descriptors.js'
 import type { Actor, ActorHost } from './actor.js'
-import type { Device, Move } from './device.js'
-import type { CHECKSUM_FAULTS, COPY_FAULTS, FaultSite, Stream, Strike } from './faults.js'
-import type { Flights } from './ledger.js'
-import type { Pool } from './pool.js'
+import type { CopyMemory, Device, Move } from './device.js'
+import type {
+  CHECKSUM_FAULTS,
+  COPY_FAULTS,
+  FaultKind,
+  FaultSite,
+  PART_FAULTS,
+  SCATTER_FAULTS,
+  Stream,
+  Strike,
+} from './faults.js'
+import type { Flights, Range } from './ledger.js'
 import { must } from './violation.js'
 
 const EINVAL = -22
 const EIO = -5
 
+type CopyFault = (typeof COPY_FAULTS | typeof SCATTER_FAULTS | typeof PART_FAULTS)[number]
+
 /** What a stream is made on. */
 export interface StreamWorld {
   readonly host: ActorHost & { readonly exited: boolean }
   readonly device: Device
-  readonly pool: Pool
+  /** What its copies are between, beside pages: the pool, or a staging slot. */
+  readonly memory: CopyMemory
   readonly flights: Flights
   readonly copyUs: Stream
-  readonly copies: FaultSite<(typeof COPY_FAULTS)[number]>
-  readonly checksums: FaultSite<(typeof CHECKSUM_FAULTS)[number]>
+  readonly copies: FaultSite<CopyFault>
+  readonly checksums: FaultSite<(typeof CHECKSUM_FAULTS)[number]> | null
   /** A twin whose completions come before the bytes. */
   readonly early: boolean
   /** The device has failed for good: its process has to be started anew. */
@@ -28,9 +39,43 @@ export interface StreamWorld {
 /** How long an early event of a broken device is ahead of its bytes. */
 const EARLY_US = 150
 
+/** What a fault does, whatever it strikes: the last word of its name. */
+export function manner(strike: Strike | null): string | null {
+  return strike === null ? null : strike.kind.slice(strike.kind.lastIndexOf('-') + 1)
+}
+
+/** How much longer what was struck takes. */
+function latenessUs(strike: Strike | null): number {
+  return manner(strike) === 'late' ? 500 + (strike?.amount ?? 0) * 40 : 0
+}
+
+/** One granule whose checksum is asked for. */
+export interface CheckedGranule {
+  readonly start: number
+  readonly bytes: number
+  readonly segmentBytes: number
+  readonly strideBytes: number
+}
+
+export function checkedGranules(doubles: Float64Array, offset: number, count: number): CheckedGranule[] {
+  return Array.from({ length: count }, (_, index) => {
+    const field = (name: number) => doubles[offset + index * CHECKSUM.doubles + name] as number
+    return {
+      start: field(CHECKSUM.poolOffsetBytes),
+      bytes: field(CHECKSUM.bytes),
+      segmentBytes: field(CHECKSUM.segmentBytes),
+      strideBytes: field(CHECKSUM.segmentStrideBytes),
+    }
+  })
+}
+
+export function checksumOf(memory: Uint8Array, { start, bytes, segmentBytes, strideBytes }: CheckedGranule): number {
+  return crc32Strided(memory.subarray(start, start + bytes), segmentBytes, strideBytes)
+}
+
 /** One stream of the device: jobs complete in the order they were queued; bytes move at the moment of completion. */
 export class DeviceStream {
-  readonly #world: StreamWorld
+  protected readonly world: StreamWorld
   readonly #actor: Actor
   readonly #completed: (tag: number, result: number) => void
   #held: (() => void)[] = []
@@ -41,32 +86,29 @@ export class DeviceStream {
   duplicates = 0
 
   constructor(world: StreamWorld, actor: Actor, completed: (tag: number, result: number) => void) {
-    this.#world = world
+    this.world = world
     this.#actor = actor
     this.#completed = completed
   }
 
   /** As Port.copy: 0, or -errno and no completion follows. */
   copy(tag: number, toPages: boolean, doubles: Float64Array, offset: number, count: number): number {
-    const { device, copies } = this.#world
-    const moves: Move[] = []
-    for (let index = 0; index < count; index++) {
-      const some = device.moves(doubles, offset + index * COPY.doubles)
-      must(some !== null, 'X3', () => 'a copy names a template, granule or page that is not there')
-      for (const move of some as Move[]) moves.push(move)
-    }
+    const { device, memory, copies, copyUs } = this.world
+    const moves = this.moves(doubles, offset, count)
     const strike = copies.strike()
-    if (strike?.kind === 'copy-refused') return EINVAL
-    if (strike?.kind === 'device-sticky' && !device.sticky) {
+    const how = manner(strike)
+    if (how === 'refused') return EINVAL
+    if (how === 'sticky' && !device.sticky) {
       device.sticky = true
-      this.#world.failed()
+      this.world.failed()
     }
-    const ranges = device.depart(moves, toPages, toPages ? 'copy to pages' : 'copy from pages')
-    this.#queue(strike, tag, () => {
-      const partial = strike?.kind === 'copy-partial'
-      const failed = partial || strike?.kind === 'copy-failed' || device.sticky
-      const landed = partial ? 1 + (strike.amount % moves.length) : failed ? 0 : moves.length
-      device.land(moves, ranges, toPages, landed, partial && (strike.amount & 1) === 1)
+    const ranges = device.depart(memory, moves, toPages, toPages ? 'copy to pages' : 'copy from pages')
+    this.queue(strike, tag, copyUs, () => {
+      const partial = how === 'partial'
+      const failed = partial || how === 'failed' || device.sticky
+      const amount = strike?.amount ?? 0
+      const landed = partial ? 1 + (amount % moves.length) : failed ? 0 : moves.length
+      device.land(memory, moves, ranges, toPages, landed, partial && (amount & 1) === 1)
       return failed ? EIO : 0
     })
     return 0
@@ -81,26 +123,17 @@ export class DeviceStream {
     results: Uint32Array,
     base: number,
   ): number {
-    const { pool, flights, checksums, device } = this.#world
-    const granules = Array.from({ length: count }, (_, index) => {
-      const at = offset + index * CHECKSUM.doubles
-      const start = doubles[at + CHECKSUM.poolOffsetBytes] as number
-      const bytes = doubles[at + CHECKSUM.bytes] as number
-      pool.mustBeOwned(start, bytes, 'checksum')
-      return {
-        start,
-        bytes,
-        segmentBytes: doubles[at + CHECKSUM.segmentBytes] as number,
-        strideBytes: doubles[at + CHECKSUM.segmentStrideBytes] as number,
-        range: flights.take('pool', start, start + bytes, false, 'checksum'),
-      }
+    const { memory, flights, checksums, copyUs, device } = this.world
+    const granules = checkedGranules(doubles, offset, count)
+    const ranges: Range[] = granules.map(({ start, bytes }) => {
+      memory.mustBeOwned(start, bytes, 'checksum')
+      return flights.take(memory.space, start, start + bytes, false, 'checksum')
     })
-    const strike = checksums.strike()
-    this.#queue(strike, tag, () => {
-      for (let index = 0; index < count; index++) {
-        const { start, bytes, segmentBytes, strideBytes, range } = granules[index] as (typeof granules)[number]
-        flights.land(range)
-        const crc = crc32Strided(pool.bytes.subarray(start, start + bytes), segmentBytes, strideBytes)
+    const strike = checksums?.strike() ?? null
+    this.queue(strike, tag, copyUs, () => {
+      for (const [index, granule] of granules.entries()) {
+        flights.land(ranges[index] as Range)
+        const crc = checksumOf(memory.bytes, granule)
         const flipped = strike?.kind === 'checksum-flipped' && index === strike.amount % count
         results[base + index] = flipped ? crc ^ 1 : crc
       }
@@ -117,14 +150,26 @@ export class DeviceStream {
     for (const run of held) run()
   }
 
-  #queue(strike: Strike | null, tag: number, land: () => number): void {
-    const { host, copyUs, early } = this.#world
+  /** Every move of some COPY descriptors. */
+  protected moves(doubles: Float64Array, offset: number, count: number): Move[] {
+    const moves: Move[] = []
+    for (let index = 0; index < count; index++) {
+      const some = this.world.device.moves(doubles, offset + index * COPY.doubles)
+      must(some !== null, 'X3', () => 'a copy names a template, granule or page that is not there')
+      for (const move of some as Move[]) moves.push(move)
+    }
+    return moves
+  }
+
+  /** `land` moves the bytes and says the result, once everything before it has ended and its time has passed. */
+  protected queue(strike: Strike<FaultKind> | null, tag: number, delayUs: Stream, land: () => number): void {
+    const { host, early } = this.world
     this.inFlight++
-    const kind = strike?.kind
-    const lateUs = kind === 'copy-late' || kind === 'checksum-late' ? 500 + (strike?.amount ?? 0) * 40 : 0
-    if (kind === 'copy-stalled') this.#stalled = true
+    const how = manner(strike)
+    const lateUs = latenessUs(strike)
+    if (how === 'stalled') this.#stalled = true
     const run = () => {
-      this.#lastAtUs = Math.max(this.#lastAtUs, host.clock.nowUs + copyUs.next() + lateUs)
+      this.#lastAtUs = Math.max(this.#lastAtUs, host.clock.nowUs + delayUs.next() + lateUs)
       host.clock.after(this.#lastAtUs - host.clock.nowUs, () => {
         // A killed process is not gone before its device work is: until its exit is reported, bytes may still move.
         if (host.exited) return
@@ -134,13 +179,22 @@ export class DeviceStream {
           return this.#complete(tag, 0, false)
         }
         const result = land()
-        if (host.alive) this.#complete(tag, result, kind === 'copy-duplicate')
+        if (host.alive) this.#complete(tag, result, how === 'duplicate')
+        this.ended()
       })
     }
     // A stream keeps its order: behind a job that never ends everything waits.
     if (this.#stalled) this.#held.push(run)
-    else run()
+    else this.start(strike, run)
   }
+
+  /** A job is next in its stream. */
+  protected start(_strike: Strike<FaultKind> | null, run: () => void): void {
+    run()
+  }
+
+  /** A job of the stream has ended. */
+  protected ended(): void {}
 
   #complete(tag: number, result: number, twice: boolean): void {
     this.completions++

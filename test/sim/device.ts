@@ -1,7 +1,6 @@
 import { COPY, TEMPLATE_ITEM } from '../../src/shared/layout/descriptors.js'
 import type { EngineMemory } from './descriptors.js'
 import type { Flights, Range } from './ledger.js'
-import type { Pool } from './pool.js'
 import { must } from './violation.js'
 
 interface Template {
@@ -17,18 +16,27 @@ interface Mapping {
   users: number
 }
 
+/** What copies move bytes to and from beside pages: the pool, or one staging slot. */
+export interface CopyMemory {
+  /** Its name among the flights. */
+  readonly space: string
+  readonly bytes: Uint8Array
+  /** A device may be pointed at these bytes. */
+  mustBeOwned(offsetBytes: number, bytes: number, what: string): void
+}
+
 /** One contiguous move of a copy. */
 export interface Move {
   readonly mapping: Mapping
   readonly pageAt: number
-  readonly poolAt: number
+  /** In the memory that the copy is with. */
+  readonly memoryAt: number
   readonly bytes: number
   readonly paddedBytes: number
 }
 
-/** Mappings, templates and streams of the host device, to the letter of binding/surface.ts. */
+/** Mappings and templates of all devices, and what copies between them and other memory do; as binding/surface.ts. */
 export class Device {
-  readonly #pool: Pool
   readonly #flights: Flights
   readonly #mappings = new Map<number, Mapping>()
   readonly #templates = new Map<number, Template>()
@@ -38,8 +46,7 @@ export class Device {
   /** Everything that it is asked to do fails, until its process is started anew. */
   sticky = false
 
-  constructor(pool: Pool, flights: Flights) {
-    this.#pool = pool
+  constructor(flights: Flights) {
     this.#flights = flights
   }
 
@@ -107,7 +114,7 @@ export class Device {
       moves.push({
         mapping,
         pageAt: field(TEMPLATE_ITEM.baseBytes) + page * field(TEMPLATE_ITEM.pageStrideBytes),
-        poolAt: (doubles[at + COPY.poolOffsetBytes] as number) + field(TEMPLATE_ITEM.granuleOffsetBytes),
+        memoryAt: (doubles[at + COPY.poolOffsetBytes] as number) + field(TEMPLATE_ITEM.granuleOffsetBytes),
         bytes: field(TEMPLATE_ITEM.bytes),
         paddedBytes: field(TEMPLATE_ITEM.paddedBytes),
       })
@@ -116,14 +123,14 @@ export class Device {
   }
 
   /** Queues moves: what they touch is in flight from here to `landed`. */
-  depart(moves: readonly Move[], toPages: boolean, what: string): Range[] {
+  depart(memory: CopyMemory, moves: readonly Move[], toPages: boolean, what: string): Range[] {
     const ranges: Range[] = []
-    for (const { mapping, pageAt, poolAt, bytes, paddedBytes } of moves) {
+    for (const { mapping, pageAt, memoryAt, bytes, paddedBytes } of moves) {
       must(!mapping.released, 'O10', () => `${what} starts on ${mapping.memory.name} after its release`)
       mapping.users++
-      this.#pool.mustBeOwned(poolAt, paddedBytes, what)
+      memory.mustBeOwned(memoryAt, paddedBytes, what)
       ranges.push(this.#flights.take(mapping.memory.name, pageAt, pageAt + bytes, toPages, what))
-      ranges.push(this.#flights.take('pool', poolAt, poolAt + paddedBytes, !toPages, what))
+      ranges.push(this.#flights.take(memory.space, memoryAt, memoryAt + paddedBytes, !toPages, what))
     }
     return ranges
   }
@@ -132,16 +139,23 @@ export class Device {
    * Carries out the first `count` of the moves, the last of them only by half when `torn`, and takes all of them out of
    * flight.
    */
-  land(moves: readonly Move[], ranges: readonly Range[], toPages: boolean, count: number, torn = false): void {
+  land(
+    memory: CopyMemory,
+    moves: readonly Move[],
+    ranges: readonly Range[],
+    toPages: boolean,
+    count: number,
+    torn = false,
+  ): void {
     for (let index = 0; index < moves.length; index++) {
-      const { mapping, pageAt, poolAt, bytes, paddedBytes } = moves[index] as Move
+      const { mapping, pageAt, memoryAt, bytes, paddedBytes } = moves[index] as Move
       if (index < count) {
         const done = torn && index === count - 1 ? bytes >> 1 : bytes
         const page = mapping.memory.bytes
-        if (toPages) page.set(this.#pool.bytes.subarray(poolAt, poolAt + done), pageAt)
+        if (toPages) page.set(memory.bytes.subarray(memoryAt, memoryAt + done), pageAt)
         else {
-          this.#pool.bytes.set(page.subarray(pageAt, pageAt + done), poolAt)
-          if (done === bytes) this.#pool.bytes.fill(0, poolAt + bytes, poolAt + paddedBytes)
+          memory.bytes.set(page.subarray(pageAt, pageAt + done), memoryAt)
+          if (done === bytes) memory.bytes.fill(0, memoryAt + bytes, memoryAt + paddedBytes)
         }
       }
       mapping.users--

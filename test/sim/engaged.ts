@@ -1,8 +1,10 @@
 import type { DramWorkerRequest } from '../../src/actors/dram-worker/messages.js'
 import type { HostReaderRequest } from '../../src/actors/host-reader/messages.js'
 import type { HostRestoreRequest } from '../../src/actors/host-restore/messages.js'
+import type { SsdWorkerRequest } from '../../src/actors/ssd-worker/messages.js'
 import type { WritebackRequest } from '../../src/actors/writeback/messages.js'
-import { CHECKSUM, COPY, NO_OFFSET, READ, SOURCE, WRITE } from '../../src/shared/layout/descriptors.js'
+import { alignUp, PAGE_BYTES } from '../../src/shared/base/units.js'
+import { CHECKSUM, COPY, NO_OFFSET, READ, SOURCE, TARGET, WRITE } from '../../src/shared/layout/descriptors.js'
 import { type List, listAt } from '../../src/shared/layout/records.js'
 import { Engagements } from './ledger.js'
 import type { Pool, WatchedPool } from './pool.js'
@@ -60,7 +62,7 @@ export class Engaged {
     this.#take(`w${writer}/${request.job}`, pieces)
   }
 
-  copies(request: DramWorkerRequest): void {
+  copies(device: number, request: DramWorkerRequest): void {
     if (request.kind === 'cancel' || request.kind === 'stop') return
     const pieces: Piece[] = []
     const checksum = request.kind === 'checksum'
@@ -68,19 +70,38 @@ export class Engaged {
       const offsetBytes = field(checksum ? CHECKSUM.poolOffsetBytes : COPY.poolOffsetBytes)
       pieces.push(this.#allocation(offsetBytes, request.kind === 'save'))
     })
-    this.#take(`d${request.job}`, pieces)
+    this.#take(`d${device}/${request.job}`, pieces)
   }
 
-  restores(request: HostRestoreRequest): void {
-    if (request.kind !== 'restore') return
+  restores(device: number, request: HostRestoreRequest): void {
+    if (request.kind === 'restore') this.#take(`h${device}/${request.job}`, this.#sources(request.list))
+  }
+
+  /** A restore holds its sources; a write its extents (`s`), and until its copies have ended its memory (`sc`). */
+  stagings(device: number, request: SsdWorkerRequest): void {
+    if (request.kind === 'restore') this.#take(`s${device}/${request.job}`, this.#sources(request.list))
+    if (request.kind !== 'write') return
+    const memory: Piece[] = []
+    const extents: Piece[] = []
+    each(request.list, TARGET.doubles, (field) => {
+      memory.push(this.#allocation(field(TARGET.poolOffsetBytes), true))
+      const start = field(TARGET.fileOffsetBytes)
+      const end = alignUp(start + field(TARGET.bytes), PAGE_BYTES)
+      extents.push(this.#inFile(field(TARGET.file), start, end - start, true))
+    })
+    this.#take(`sc${device}/${request.job}`, memory)
+    this.#take(`s${device}/${request.job}`, extents)
+  }
+
+  #sources(list: List): Piece[] {
     const pieces: Piece[] = []
-    each(request.list, SOURCE.doubles, (field) => {
+    each(list, SOURCE.doubles, (field) => {
       const offsetBytes = field(SOURCE.poolOffsetBytes)
       const inDram = offsetBytes !== NO_OFFSET
       if (inDram) pieces.push(this.#allocation(offsetBytes, false))
       else pieces.push(this.#inFile(field(SOURCE.file), field(SOURCE.fileOffsetBytes), field(SOURCE.bytes), false))
     })
-    this.#take(`h${request.job}`, pieces)
+    return pieces
   }
 
   /** The lane has answered: the Manager may do what it likes with the bytes. Once a job. */
@@ -104,10 +125,15 @@ export class Engaged {
     return { at: this.pool, offsetBytes, bytes: (this.#pool.allocator as WatchedPool).bytesAt(offsetBytes), writes }
   }
 
-  #inFile(file: number, offsetBytes: number, bytes: number, writes: boolean): Piece {
+  /** What is engaged of a file. */
+  file(file: number): Engagements {
     const shard = this.#shards.get(file)
     must(shard !== undefined, 'X3', () => `file ${file} does not exist`)
-    return { at: (shard as Shard).engaged, offsetBytes, bytes, writes }
+    return (shard as Shard).engaged
+  }
+
+  #inFile(file: number, offsetBytes: number, bytes: number, writes: boolean): Piece {
+    return { at: this.file(file), offsetBytes, bytes, writes }
   }
 }
 

@@ -136,6 +136,7 @@ export class Engine {
         process.unregister()
         return
       default:
+        if (process.dropsBefore(command)) process.command({ ...command, verb: 'drop-dram' })
         process.command(command)
     }
   }

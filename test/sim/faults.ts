@@ -127,7 +127,87 @@ export const CAPACITY_FAULTS = [
   'drain-cut-short',
 ] as const
 
-export const FAULT_KINDS = [
+/** Reads of the cuFile route into a staging slot, checksums included. */
+export const STAGING_READ_FAULTS = [
+  'cufile-read-late',
+  /** 0, 1, 511, 512 bytes, or all but one page or byte. */
+  'cufile-read-short',
+  'cufile-read-failed',
+  /** Nothing was queued: the library says so at once. */
+  'cufile-read-refused',
+  /** The count is whole, the bytes never came: the slot holds what it held. */
+  'cufile-read-lost',
+  /** The bytes from before the last write of the range. */
+  'cufile-read-stale',
+  'cufile-read-rotten',
+  'cufile-read-misdirected',
+  /** Ends after an operation of the other slot, or of another worker. */
+  'cufile-read-reordered',
+  'cufile-read-duplicate',
+  'cufile-read-stalled',
+] as const
+/** Gathers into a staging slot and the writes that follow them. */
+export const STAGING_WRITE_FAULTS = [
+  'cufile-write-late',
+  'cufile-write-short',
+  'cufile-write-failed',
+  'cufile-write-refused',
+  'cufile-write-lost',
+  'cufile-write-torn',
+  'cufile-write-misdirected',
+  'cufile-write-reordered',
+  'cufile-write-duplicate',
+  'cufile-write-stalled',
+  /** Pages did not reach the slot: nothing is written. */
+  'gather-failed',
+] as const
+/** Copies from a staging slot to pages. */
+export const SCATTER_FAULTS = [
+  'scatter-late',
+  'scatter-failed',
+  'scatter-partial',
+  'scatter-refused',
+  'scatter-duplicate',
+  'scatter-stalled',
+] as const
+/** Copies between DRAM and pages on the stream of a staging worker. */
+export const PART_FAULTS = [
+  'part-late',
+  'part-failed',
+  'part-partial',
+  'part-refused',
+  'part-duplicate',
+  'part-stalled',
+] as const
+/** What a worker needs does not come to be: a registered slot, or its stream for copies. */
+export const STAGING_OPEN_FAULTS = ['slot-refused', 'stream-refused'] as const
+/** What befalls staging while it is at work, and what it makes of it; counted where it is seen. */
+export const STAGING_EVENTS = [
+  'cancel-with-both-slots',
+  'engine-killed-while-staging',
+  'manager-killed-while-staging',
+  'ssd-worker-died',
+  /** Under `auto`: no new cuFile work until restart. */
+  'route-stopped',
+  /** The route was asked for by name: the operation fails, and the route stays. */
+  'route-kept',
+  /** The ninth write job of a rank goes by DRAM. */
+  'gpu-write-fallback',
+  /** A write waited for as many reads as may pass it. */
+  'write-passed-by-reads',
+] as const
+
+/** Those that a seed draws together with its GPU. */
+export const STAGING_FAULTS = [
+  ...STAGING_READ_FAULTS,
+  ...STAGING_WRITE_FAULTS,
+  ...SCATTER_FAULTS,
+  ...PART_FAULTS,
+  ...STAGING_OPEN_FAULTS,
+] as const
+
+/** Those of every seed. */
+export const HOST_FAULTS = [
   ...READ_FAULTS,
   ...WRITE_FAULTS,
   ...COPY_FAULTS,
@@ -140,6 +220,8 @@ export const FAULT_KINDS = [
   ...PEER_FAULTS,
   ...CAPACITY_FAULTS,
 ] as const
+
+export const FAULT_KINDS = [...HOST_FAULTS, ...STAGING_FAULTS, ...STAGING_EVENTS] as const
 
 export type FaultKind = (typeof FAULT_KINDS)[number]
 

@@ -26,7 +26,7 @@ import { SimTally } from './tally.js'
 const NEVER = () => Number.POSITIVE_INFINITY
 
 /** The addon as a lane's effects see it: slots and the clock of the process. */
-function nativeOf(manager: ManagerProcess) {
+export function nativeOf(manager: ManagerProcess) {
   const { slots } = manager
   return {
     slotFence: (table: number, slot: number) => slots.fence(table, slot),
@@ -43,17 +43,28 @@ function nativeOf(manager: ManagerProcess) {
   }
 }
 
+/** Lanes of the host have the plain name. */
+function onDevice(name: string, device: number): string {
+  return device === 0 ? name : `${name}-${device}`
+}
+
 /** dram-worker: the real machine and effects over the simulated device. */
 export class DramWorkerLane extends Lane<DramWorkerInput, DramWorkerEffect> {
   readonly device: DeviceStream
   readonly #sinks: DramWorkerSinks
 
-  constructor(manager: ManagerProcess, replies: () => Channel<DramWorkerReply>) {
+  constructor(manager: ManagerProcess, device: number, replies: () => Channel<DramWorkerReply>) {
     const { parts, partDescriptors } = manager.plan.sizes
     const tally = new SimTally()
     const results = new Uint32Array(parts * partDescriptors)
     const machine = new DramWorkerMachine({ parts, partDescriptors }, results, tally)
-    super(manager, 'dram-worker', tally, manager.twin.dramWorker?.(machine) ?? machine, () => machine.nextTickUs)
+    super(
+      manager,
+      onDevice('dram-worker', device),
+      tally,
+      manager.twin.dramWorker?.(machine) ?? machine,
+      () => machine.nextTickUs,
+    )
     this.device = manager.openStream(this.actor, (tag, result) => this.step({ kind: 'stream-completed', tag, result }))
     this.#sinks = {
       native: nativeOf(manager),
@@ -81,13 +92,20 @@ export class HostRestoreLane extends Lane<HostRestoreInput, HostRestoreEffect> {
 
   constructor(
     manager: ManagerProcess,
+    device: number,
     options: HostRestoreOptions,
     replies: () => Channel<HostRestoreReply>,
     readers: () => readonly Channel<HostReaderRequest>[],
   ) {
     const tally = new SimTally()
     const machine = new HostRestoreMachine(options, tally)
-    super(manager, 'host-restore', tally, manager.twin.hostRestore?.(machine) ?? machine, () => machine.nextTickUs)
+    super(
+      manager,
+      onDevice('host-restore', device),
+      tally,
+      manager.twin.hostRestore?.(machine) ?? machine,
+      () => machine.nextTickUs,
+    )
     this.device = manager.openStream(this.actor, (tag, result) => this.step({ kind: 'stream-completed', tag, result }))
     this.#sinks = {
       native: nativeOf(manager),
@@ -109,16 +127,21 @@ export class HostRestoreLane extends Lane<HostRestoreInput, HostRestoreEffect> {
   }
 }
 
-/** One host-reader over the simulated disk. Client 0 is the Manager, client 1 host-restore. */
+/** One host-reader over the simulated disk. Client 0 is the Manager, those after it host-restore of each device. */
 export class HostReaderLane extends Lane<HostReaderInput, HostReaderEffect> {
   readonly device: DiskPort
   readonly #sinks: HostReaderSinks
   readonly #submissions: Float64Array
 
-  constructor(manager: ManagerProcess, store: number, replies: () => readonly Channel<HostReaderReply>[]) {
+  constructor(
+    manager: ManagerProcess,
+    store: number,
+    clients: number,
+    replies: () => readonly Channel<HostReaderReply>[],
+  ) {
     const depth = manager.plan.sizes.readDepth
     const tally = new SimTally()
-    const machine = new HostReaderMachine({ clients: 2, depth }, tally)
+    const machine = new HostReaderMachine({ clients, depth }, tally)
     super(manager, `host-reader-${store}`, tally, manager.twin.hostReader?.(machine) ?? machine, NEVER)
     const submissions = new Float64Array(depth * SUBMISSION_DOUBLES)
     this.#submissions = submissions

@@ -95,6 +95,15 @@ export class Engagements {
     this.#total += delta
   }
 
+  /** Throws unless somebody has work of this kind on every unit. */
+  mustBeHeld(offsetBytes: number, bytes: number, writes: boolean, rule: string, why: string): void {
+    const mine = writes ? this.#writers : this.#readers
+    const end = Math.ceil((offsetBytes + bytes) / this.unitBytes)
+    for (let unit = Math.floor(offsetBytes / this.unitBytes); unit < end; unit++) {
+      if ((mine[unit] as number) === 0) throw new Violation(rule, `${why} unit ${unit} of ${this.name}, held by no job`)
+    }
+  }
+
   mustBeClear(offsetBytes: number, bytes: number, why: string): void {
     const end = Math.ceil((offsetBytes + bytes) / this.unitBytes)
     for (let unit = Math.floor(offsetBytes / this.unitBytes); unit < end; unit++) {

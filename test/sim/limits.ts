@@ -1,37 +1,54 @@
 import type { HostRestoreOptions } from '../../src/actors/host-restore/machine.js'
+import { HOST_DEVICE, type ServedDevice } from '../../src/manager/lanes/served-device.js'
 import { MANAGER_DEFAULTS, type ManagerOptions } from '../../src/manager/options.js'
 import type { StorageOptions } from '../../src/manager/storage/ports.js'
 import { alignUp, MIB, PAGE_BYTES, SECTOR_BYTES } from '../../src/shared/base/units.js'
+import { type SsdRoutes, selectSsd } from '../../src/shared/routing/ssd-selection.js'
 import type { Model, Segment } from './model.js'
 import type { Plan } from './plan.js'
+import { must } from './violation.js'
 
 export const OUR_UID = 1000
 /** Pool memory that host-restore has to itself. */
 const WINDOW_BYTES = MIB
 const FILE_FIRST = 10
+const EXT4 = 0xef53
+
+/** The CUDA device of a simulation. */
+export const GPU_UUID = Uint8Array.from({ length: 16 }, (_, byte) => byte * 17)
+export const GPU: ServedDevice = { name: 'cuda:0', uuid: 'GPU-00112233-4455-6677-8899-aabbccddeeff' }
 
 /** What one start of the Manager is given: sizes of the plan in bytes of its models. */
 export interface Limits {
   readonly storage: StorageOptions
   readonly manager: ManagerOptions
-  readonly restore: HostRestoreOptions
+  /** By device: each lane has a window of its own. */
+  readonly restore: readonly HostRestoreOptions[]
   readonly windowBytes: number
+  /** Bytes of one staging slot. */
+  readonly slotBytes: number
   readonly stores: number
   readonly files: readonly { readonly file: number; readonly bytes: number }[]
 }
 
 export function limitsOf(plan: Plan, models: readonly Model[], epoch: number): Limits {
   const { sizes } = plan
+  const routes = routesOf(plan)
+  const cufile = routes.backend === 'cufile'
+  const devices = plan.gpu.backend === 'none' ? [HOST_DEVICE] : [HOST_DEVICE, GPU]
   const block = largestBlockBytes(models)
+  if (cufile) block.disk = alignUp(block.disk, PAGE_BYTES)
   const stores = sizes.ssd ? sizes.stores : 0
-  const poolBytes = sizes.poolBlocks * block.dram
+  const room = plan.gpu.backend === 'none' ? { poolRoom: 1, shardRoom: 1 } : plan.gpu
+  const poolBytes = room.poolRoom * sizes.poolBlocks * block.dram
   const files = Array.from({ length: stores * sizes.shardsPerStore }, (_, shard) => ({
     file: FILE_FIRST + shard,
-    bytes: sizes.shardBlocks * block.disk,
+    bytes: room.shardRoom * sizes.shardBlocks * block.disk,
   }))
   const { parts, partDescriptors, storeReads } = sizes
   return {
-    windowBytes: WINDOW_BYTES,
+    windowBytes: devices.length * WINDOW_BYTES,
+    slotBytes: plan.gpu.slotFactor * (2 * alignUp(largestGranuleBytes(models), PAGE_BYTES) + PAGE_BYTES),
     stores,
     files,
     storage: {
@@ -42,7 +59,7 @@ export function limitsOf(plan: Plan, models: readonly Model[], epoch: number): L
         const store = index % stores
         return { file, capacityBytes: bytes, store, writer: store }
       }),
-      extentAlignmentBytes: 512,
+      extentAlignmentBytes: cufile ? PAGE_BYTES : SECTOR_BYTES,
       writeQueueBytesMax: sizes.queueBlocks * block.disk,
       writeWindowBytes: 2 * block.disk,
       writeWindowBytesMin: 4096,
@@ -56,7 +73,9 @@ export function limitsOf(plan: Plan, models: readonly Model[], epoch: number): L
       epoch,
       uids: [OUR_UID],
       ssd: stores > 0,
-      routes: { ...MANAGER_DEFAULTS.routes, readRoute: sizes.readRoute },
+      devices,
+      staging: cufile ? [GPU.name] : [],
+      routes,
       queryBudgetBytes: sizes.budgetBlocks * block.disk,
       queryInstanceBudgetBytes: Math.max(3, Math.ceil(sizes.budgetBlocks / 2)) * block.disk,
       leaseUs: sizes.leaseUs,
@@ -76,16 +95,36 @@ export function limitsOf(plan: Plan, models: readonly Model[], epoch: number): L
       sessionsMax: 16,
       instancesMax: 8,
     },
-    restore: {
-      windowOffsetBytes: poolBytes,
+    restore: devices.map((_, device) => ({
+      windowOffsetBytes: poolBytes + device * WINDOW_BYTES,
       windowBytes: WINDOW_BYTES,
       stores,
       storeReads,
       reads: 1 << Math.ceil(Math.log2(Math.max(1, storeReads * Math.max(1, stores)))),
       parts,
       partDescriptors,
-    },
+    })),
   }
+}
+
+/** What the shipped selection makes of the plan's settings, on a machine where cuFile is native and everything registers. */
+function routesOf({ sizes, gpu }: Plan): SsdRoutes {
+  if (!sizes.ssd || gpu.backend === 'none') return { ...MANAGER_DEFAULTS.routes, readRoute: sizes.readRoute }
+  const auto = gpu.backend === 'auto'
+  const report = { available: true, reason: 'ok', code: 0, version: 1160, compatible: !auto } as const
+  const selection = selectSsd({
+    settings: {
+      backend: gpu.backend,
+      readPath: gpu.backend === 'uring' && gpu.readPath === 'cufile' ? null : gpu.readPath,
+      paths: 1,
+    },
+    cudaDevices: 1,
+    kernelsFailure: null,
+    shards: [{ path: '/sim/shard', bytes: PAGE_BYTES, filesystem: EXT4 }],
+    cufile: { mode: auto ? 'native' : 'configured', report, registration: null, reservation: null },
+  })
+  must(selection.kind === 'routes', 'N2', () => `${JSON.stringify(gpu)} is answered by ${selection.kind}`)
+  return selection as SsdRoutes
 }
 
 function largestBlockBytes(models: readonly Model[]): { dram: number; disk: number } {
@@ -98,6 +137,21 @@ function largestBlockBytes(models: readonly Model[]): { dram: number; disk: numb
     }
   }
   return { dram, disk }
+}
+
+/** At least what any granule has: a run of segments of one size, of one rank. */
+function largestGranuleBytes(models: readonly Model[]): number {
+  let most = 0
+  for (const { segments: groups } of models) {
+    for (const segments of groups) {
+      let runBytes = 0
+      for (const [index, { words }] of segments.entries()) {
+        runBytes = segments[index - 1]?.words === words ? runBytes + paddedBytes(words) : paddedBytes(words)
+        most = Math.max(most, runBytes)
+      }
+    }
+  }
+  return most
 }
 
 function paddedBytes(words: number): number {

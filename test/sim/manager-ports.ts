@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto'
 import type { ManagerPorts } from '../../src/manager/ports.js'
+import { GPU } from './limits.js'
 import type { ManagerProcess } from './manager-process.js'
 
 /** SHA-256 in one call: a registration takes many. */
@@ -27,7 +28,12 @@ export function managerPorts(process: ManagerProcess): ManagerPorts {
     },
     // Engines of the simulator are processes of their own: they pass descriptors.
     borrowMapping: () => null,
-    importDeviceMemory: () => ({ refused: 'ENODEV', text: 'the simulator has no such device' }),
+    importDeviceMemory: (uuid, handle, offsetBytes, bytes) => {
+      const memory = uuid === GPU.uuid ? process.exported.get(Buffer.from(handle).toString('hex')) : undefined
+      if (memory === undefined) return { refused: 'EINVAL', text: 'it is no handle' }
+      if (offsetBytes + bytes > memory.bytes.length) return { refused: 'EINVAL', text: 'it leaves the allocation' }
+      return { mapping: device.map(memory), bytes, device: GPU.name }
+    },
     releaseMapping: (mapping) => device.release(mapping),
     readMapping: (mapping, offsetBytes, bytes) => device.read(mapping, offsetBytes, bytes),
     defineTemplate: (items, granuleFirstItem) =>

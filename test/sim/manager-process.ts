@@ -5,15 +5,28 @@ import type { ControlReply, ManagerEffect, ManagerInput } from '../../src/manage
 import { Storage } from '../../src/manager/storage/storage.js'
 import { Actor, type ActorHost } from './actor.js'
 import { type LeasedBlocks, watchLeases } from './checks/leases.js'
+import { RouteCheck, WatchedSsdJobs } from './checks/routes.js'
+import type { StagingCheck } from './checks/staging.js'
 import { StepChecks } from './checks/steps.js'
 import { watchStorage } from './checks/storage.js'
 import type { Clock } from './clock.js'
-import { Descriptors } from './descriptors.js'
+import { Descriptors, type EngineMemory } from './descriptors.js'
 import { Device } from './device.js'
 import { DeviceStream } from './device-stream.js'
 import { DiskPort } from './disk.js'
 import { Engaged } from './engaged.js'
-import { CHECKSUM_FAULTS, COPY_FAULTS, READ_FAULTS, type Stream, WRITE_FAULTS } from './faults.js'
+import {
+  CHECKSUM_FAULTS,
+  COPY_FAULTS,
+  PART_FAULTS,
+  READ_FAULTS,
+  SCATTER_FAULTS,
+  STAGING_OPEN_FAULTS,
+  STAGING_READ_FAULTS,
+  STAGING_WRITE_FAULTS,
+  type Stream,
+  WRITE_FAULTS,
+} from './faults.js'
 import type { LaneState } from './lane.js'
 import { Flights } from './ledger.js'
 import { type Limits, limitsOf } from './limits.js'
@@ -23,6 +36,7 @@ import type { Plan } from './plan.js'
 import { Pool } from './pool.js'
 import type { Shard } from './shard.js'
 import { SlotTables } from './slots.js'
+import { StagingPort } from './staging.js'
 import { SimTally } from './tally.js'
 import { Truth } from './truth.js'
 import type { Twin } from './twin.js'
@@ -61,6 +75,9 @@ export class ManagerProcess implements ActorHost {
   readonly machine: ManagerMachine
   readonly storageTally = new SimTally()
   readonly verbTally = new SimTally()
+  readonly routes = new RouteCheck(this)
+  /** Device memory that engines have exported, by handle. */
+  readonly exported = new Map<string, EngineMemory>()
   /** What each lease holds, by group. */
   readonly leases = new Map<number, ReadonlyMap<number, LeasedBlocks>>()
   readonly wiring: Wiring
@@ -96,7 +113,7 @@ export class ManagerProcess implements ActorHost {
     const limits = limitsOf(world.plan, world.models, epoch)
     this.pool = new Pool(limits.storage.poolBytes, limits.windowBytes)
     this.truth = new Truth(this.pool)
-    this.device = new Device(this.pool, this.flights)
+    this.device = new Device(this.flights)
     this.#shards = new Map(shards.map((shard) => [shard.file, shard]))
     this.engaged = new Engaged(this.pool, this.#shards)
     this.wire = new Wire(this.clock, world.wireUs, this.fds, world.sends)
@@ -135,6 +152,16 @@ export class ManagerProcess implements ActorHost {
     return Math.max(0, this.#stoppedUntilUs - this.clock.nowUs)
   }
 
+  /** Under watch, where there is a cuFile route. */
+  get staging(): StagingCheck | null {
+    return this.wiring.staging?.check ?? null
+  }
+
+  /** The file of a shard by its number. */
+  fileOf(shard: number): number {
+    return [...this.#shards.keys()][shard] as number
+  }
+
   /** Its last report, once everything has ended. */
   get drained(): ControlReply | null {
     return this.#drained
@@ -168,6 +195,7 @@ export class ManagerProcess implements ActorHost {
   }
 
   report(reply: ControlReply): void {
+    if (reply.kind === 'ssd-fallback') return this.routes.told()
     must(this.#drained === null, 'O5', () => 'the Manager has drained twice')
     this.#drained = reply
     this.world.drained(this)
@@ -187,12 +215,14 @@ export class ManagerProcess implements ActorHost {
   loseLane(choice: number): string {
     const lane = this.lanes[choice % this.lanes.length] as LaneState
     lane.actor.dead = true
+    if (lane === this.wiring.staging) this.world.faults.fired('ssd-worker-died')
     return lane.name
   }
 
   /** SIGKILL, at this very step. */
   kill(amount: number): void {
     if (!this.alive) return
+    if ((this.staging?.busy() ?? 0) > 0) this.world.faults.fired('manager-killed-while-staging')
     this.alive = false
     this.doomed = true
     this.clock.after(1 + (amount % EXIT_US_MAX), () => this.exit())
@@ -221,7 +251,7 @@ export class ManagerProcess implements ActorHost {
       {
         host: this,
         device,
-        pool,
+        memory: pool,
         flights,
         copyUs: world.copyUs,
         copies: world.site(`copies ${actor.name}`, copies, COPY_FAULTS),
@@ -230,6 +260,33 @@ export class ManagerProcess implements ActorHost {
         failed: () => world.deviceFailed(this),
       },
       actor,
+      completed,
+    )
+  }
+
+  openStagings(actor: Actor, results: Uint32Array, completed: (tag: number, result: number) => void): StagingPort {
+    const { world, device, pool, flights, owner } = this
+    const { reads, writes, scatters, parts, opens } = world.plan.gpu
+    return new StagingPort(
+      {
+        host: this,
+        device,
+        pool,
+        flights,
+        shards: this.#shards,
+        owner,
+        copyUs: world.copyUs,
+        diskUs: world.diskUs,
+        opens: world.site('staging opens', opens, STAGING_OPEN_FAULTS),
+        reads: world.site('staging reads', reads, STAGING_READ_FAULTS),
+        writes: world.site('staging writes', writes, STAGING_WRITE_FAULTS),
+        scatters: world.site('scatters', scatters, SCATTER_FAULTS),
+        parts: world.site('parts', parts, PART_FAULTS),
+        early: this.twin.device === 'early-events',
+        failed: () => world.deviceFailed(this),
+      },
+      actor,
+      results,
       completed,
     )
   }
@@ -275,6 +332,7 @@ export class ManagerProcess implements ActorHost {
     if (counted) this.noteStep('manager', input)
     this.machine.step(input, this.#effects)
     this.#checks.after(counted)
+    if (counted) this.routes.mustHold()
   }
 
   /** As src/manager/loop.ts performs a turn. */
@@ -298,6 +356,7 @@ export class ManagerProcess implements ActorHost {
     const { jobsMax } = this.plan.sizes
     for (const lanes of this.machine.context.devices) {
       Object.assign(lanes, { dramJobs: new LaneJobs(jobsMax), restoreJobs: new LaneJobs(jobsMax) })
+      if (lanes.ssd !== null) Object.assign(lanes.ssd, { jobs: new WatchedSsdJobs(jobsMax, this.routes) })
     }
   }
 }

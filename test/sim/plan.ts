@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { FAULT_KINDS, type FaultDraw, type FaultKind } from './faults.js'
+import { type FaultDraw, type FaultKind, HOST_FAULTS, STAGING_FAULTS } from './faults.js'
 import type { ModelPlan } from './model.js'
 
 /** One thing an engine does; `a`, `b` and `c` are read by the verb, modulo what there is. */
@@ -79,6 +79,30 @@ export interface SizesPlan {
   readonly jobsMax: number
 }
 
+/** A CUDA device beside the host, the route of its pages to the SSD, and what goes wrong on the way. */
+export interface GpuPlan {
+  /** `none`: no such device. Else as `--ssd-backend`, where libcufile is there and native. */
+  readonly backend: 'none' | 'uring' | 'auto' | 'cufile'
+  /** As `--ssd-read-path`. */
+  readonly readPath: null | 'uring' | 'cufile'
+  /** Which engines have their pages on it. */
+  readonly engines: readonly boolean[]
+  /** Its engines drop what is in DRAM before every other query, so that they read from the SSD. */
+  readonly drops: boolean
+  /** The pool holds this many times what the sizes say: more writes can be under way at once. */
+  readonly poolRoom: number
+  /** The same of shards: less is overwritten before it is read. */
+  readonly shardRoom: number
+  /** A staging slot holds this many times the two granules that it must hold. */
+  readonly slotFactor: number
+  readonly off: readonly FaultKind[]
+  readonly reads: readonly FaultDraw[]
+  readonly writes: readonly FaultDraw[]
+  readonly scatters: readonly FaultDraw[]
+  readonly parts: readonly FaultDraw[]
+  readonly opens: readonly FaultDraw[]
+}
+
 /** Everything one seed does, before it runs: the simulation itself draws nothing. */
 export interface Plan {
   readonly models: readonly ModelPlan[]
@@ -106,6 +130,7 @@ export interface Plan {
   /** When a drain interrupts the workload, or null: after it. */
   readonly drainAtUs: number | null
   readonly drainLimitUs: number
+  readonly gpu: GpuPlan
 }
 
 const upTo = (max: number) => fc.nat({ max })
@@ -194,6 +219,25 @@ const sizes: fc.Arbitrary<SizesPlan> = fc.record({
   jobsMax: oneOf(128, 2, 1),
 })
 
+const halfOf = (kinds: readonly FaultKind[]) =>
+  fc.subarray([...kinds], { minLength: 0, maxLength: Math.floor(kinds.length / 2) })
+
+const gpu: fc.Arbitrary<GpuPlan> = fc.record({
+  backend: oneOf('none', 'uring', 'auto', 'auto', 'cufile', 'cufile', 'cufile'),
+  readPath: oneOf(null, null, null, 'cufile', 'uring'),
+  engines: fc.tuple(oneOf(true, false, true), oneOf(true, false, true), oneOf(false, true)),
+  drops: oneOf(true, false, true, true),
+  poolRoom: oneOf(1, 1, 1, 4),
+  shardRoom: oneOf(1, 8, 8),
+  slotFactor: oneOf(1, 1, 2, 8),
+  off: halfOf(STAGING_FAULTS),
+  reads: draws(40, 8),
+  writes: draws(32, 16),
+  scatters: draws(12, 24),
+  parts: draws(16, 16),
+  opens: draws(3, 4),
+})
+
 const plans: fc.Arbitrary<Plan> = fc
   .record({
     models: fc.array(model, { minLength: 1, maxLength: 2 }),
@@ -203,7 +247,7 @@ const plans: fc.Arbitrary<Plan> = fc
       3,
     ),
     sizes,
-    off: fc.subarray([...FAULT_KINDS], { minLength: 0, maxLength: Math.floor(FAULT_KINDS.length / 2) }),
+    off: halfOf(HOST_FAULTS),
     reads: draws(40, 8),
     writes: draws(32, 24),
     copies: draws(24, 60),
@@ -225,6 +269,7 @@ const plans: fc.Arbitrary<Plan> = fc
       { arbitrary: fc.integer({ min: 500, max: 30_000 }), weight: 1 },
     ),
     drainLimitUs: oneOf(1_000_000, 300, 0),
+    gpu,
   })
   .map((plan) => (plan.drainAtUs === null ? { ...plan, drainLimitUs: 1_000_000 } : plan))
 

@@ -1,10 +1,12 @@
 import { PoolAllocator } from '../../src/shared/pool/pool-allocator.js'
+import type { CopyMemory } from './device.js'
 import type { Engagements, Flights } from './ledger.js'
 import { POISON } from './oracle.js'
 import { must } from './violation.js'
 
 /** The bytes of the pinned pool: what storage allocates from, then the window that host-restore owns. */
-export class Pool {
+export class Pool implements CopyMemory {
+  readonly space = 'pool'
   readonly words: Uint32Array
   readonly bytes: Uint8Array
   readonly allocatedBytes: number

@@ -92,6 +92,17 @@ export class EngineProcess implements SessionOwner {
     return this.state !== 'dead'
   }
 
+  /** Its pages are on the CUDA device. */
+  get onGpu(): boolean {
+    const { backend, engines } = this.world.plan.gpu
+    return backend !== 'none' && engines[this.engine.number] === true
+  }
+
+  /** Nothing of what a query finds shall be in DRAM, so that its restore reads. */
+  dropsBefore({ verb, b }: Command): boolean {
+    return verb === 'query' && this.onGpu && this.world.plan.gpu.drops && b % 2 === 0
+  }
+
   get up(): boolean {
     return this.state === 'up'
   }
@@ -132,6 +143,9 @@ export class EngineProcess implements SessionOwner {
   die(): void {
     if (this.state === 'dead') return
     this.state = 'dead'
+    const { staging } = this.manager
+    const atWork = this.ranks.some(({ slots }) => slots > 0 && (staging?.busy(slots) ?? 0) > 0)
+    if (atWork) this.world.faults.fired('engine-killed-while-staging')
     for (const session of this.#sessions()) session.hangUp()
     this.engine.gone(this)
   }

@@ -1,9 +1,10 @@
 import { plainDigest } from '../../src/shared/layout/namespace.js'
+import { IPC_HANDLE_BYTES, PROTO_DEVICE_MEMORY } from '../../src/shared/layout/wire/limits.js'
 import type { MessageOf, WireReply } from '../../src/shared/layout/wire/messages.js'
 import type { Opened } from './descriptors.js'
 import { EngineMemory } from './descriptors.js'
 import type { CONTROL_FAULTS } from './faults.js'
-import { OUR_UID } from './limits.js'
+import { GPU_UUID, OUR_UID } from './limits.js'
 import { sha256 } from './manager-ports.js'
 import type { Model } from './model.js'
 import { RankPages } from './pages.js'
@@ -22,6 +23,13 @@ const REFUSED_BY: Partial<Record<ControlFault, Parameters<typeof codes>[0]>> = {
   'world-size-wrong': 'geometry_invalid',
   'slots-exhausted': 'capacity_slots',
   'canary-wrong': 'canary_mismatch',
+}
+
+/** What the same faults are to device memory: the driver opens no such handle. */
+const REFUSED_ON_GPU: typeof REFUSED_BY = {
+  ...REFUSED_BY,
+  'memory-unsealed': 'memory_not_importable',
+  'memory-short': 'memory_not_importable',
 }
 
 /** What any registration may meet: others leave, or have the place. */
@@ -54,17 +62,17 @@ export function register(process: EngineProcess): void {
 }
 
 function greet(process: EngineProcess, session: ClientSession, role: 'worker' | 'scheduler', then: () => void): void {
-  session.request(helloOf(process.pid, role), (reply) => {
+  session.request(helloOf(process.pid, role, process.onGpu ? PROTO_DEVICE_MEMORY : 1), (reply) => {
     expectReply('hello', reply, ['welcome'], codes('draining', 'capacity_sessions', 'peer_uid_refused'))
     if (reply.kind === 'welcome') then()
   })
 }
 
-export function helloOf(pid: number, role: 'worker' | 'scheduler'): MessageOf<'hello'> {
+export function helloOf(pid: number, role: 'worker' | 'scheduler', protoMax = 1): MessageOf<'hello'> {
   return {
     kind: 'hello',
     protoMin: 1,
-    protoMax: 1,
+    protoMax,
     role,
     pid,
     bootNonce: pid,
@@ -84,17 +92,30 @@ function registerRank(
   const sealed = struck !== 'memory-unsealed'
   const short = struck === 'memory-short'
   const memory = short ? new EngineMemory(`${rank.pages.memory.name} cut`, 64) : rank.pages.memory
-  const expected = fault === null ? undefined : REFUSED_BY[fault]
+  const refusedBy = process.onGpu ? REFUSED_ON_GPU : REFUSED_BY
+  const expected = fault === null ? undefined : refusedBy[fault]
   const refusals = codes(...HONEST, ...(expected === undefined ? [] : [expected]))
   const registered = (reply: WireReply, opened: readonly Opened[]) => {
     expectReply('register', reply, ['registered'], refusals)
-    const mayEnter = struck === null || REFUSED_BY[struck] === undefined || struck === 'template-refused'
+    const mayEnter = struck === null || refusedBy[struck] === undefined || struck === 'template-refused'
     must(reply.kind !== 'registered' || mayEnter, 'X3', () => `${struck} was let in`)
     if (reply.kind !== 'registered') return process.die()
     entered(process, rank, reply, opened)
   }
-  rank.session.request(messageOf(process, rank, struck), registered, [{ kind: 'memory', memory, sealed }])
+  if (process.onGpu && sealed) process.manager.exported.set(hex(handleOf(process, rank)), memory)
+  const opened: readonly Opened[] = process.onGpu ? [] : [{ kind: 'memory', memory, sealed }]
+  rank.session.request(messageOf(process, rank, struck), registered, opened)
 }
+
+/** The driver's name of a rank's memory. */
+function handleOf({ pid }: EngineProcess, { number }: Rank): Uint8Array {
+  const handle = new Uint8Array(IPC_HANDLE_BYTES)
+  new DataView(handle.buffer).setUint32(0, pid)
+  handle[4] = 1 + number
+  return handle
+}
+
+const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex')
 
 const namespaceInputs = (model: Model) =>
   new Map([['model', Uint8Array.of(model.number, model.plan.layers, model.plan.pages & 1)]])
@@ -124,8 +145,10 @@ function messageOf(process: EngineProcess, rank: Rank, fault: ControlFault | nul
     ppSize: 1,
     worldSize: model.plan.ranks + (fault === 'world-size-wrong' ? 1 : 0),
     pageFirst: model.plan.layout === 'page-first',
-    device: { kind: 'host', uuid: new Uint8Array(16) },
-    allocations: [{ kind: 'host_fd', bytes: model.bytes }],
+    device: process.onGpu ? { kind: 'cuda', uuid: GPU_UUID } : { kind: 'host', uuid: new Uint8Array(16) },
+    allocations: process.onGpu
+      ? [{ kind: 'cuda_ipc', handle: handleOf(process, rank), offsetBytes: 0, bytes: model.bytes }]
+      : [{ kind: 'host_fd', bytes: model.bytes }],
     groups: Array.from({ length: model.groups }, (_, id) => {
       const { kind, blockTokens, windowTokens } = model.spec(id)
       return { id, kind, blockTokens, window: windowTokens }

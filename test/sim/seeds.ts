@@ -14,6 +14,9 @@ export interface Report {
   readonly restoresVerified: number
   readonly blocksVerified: number
   readonly publishesDone: number
+  /** Reads and writes of the cuFile route that ended in full. */
+  readonly cufileReads: number
+  readonly cufileWrites: number
   readonly faultKinds: number
   readonly faultKindsFired: number
   readonly faultKindsSilent: readonly string[]
@@ -115,6 +118,8 @@ export interface Part {
   readonly restoresVerified: number
   readonly blocksVerified: number
   readonly publishesDone: number
+  readonly cufileReads: number
+  readonly cufileWrites: number
   readonly seconds: number
   /** Event hash of each seed, in order. */
   readonly hashes: readonly number[]
@@ -134,7 +139,16 @@ export function runPart({ first, seeds, path, sayEvery }: PartOptions): Part {
   const lines: string[] = []
   const say = (line: string) => lines.push(line)
   const startedMs = performance.now()
-  const sum = { operations: 0, violations: 0, restoresVerified: 0, blocksVerified: 0, publishesDone: 0, starts: 0 }
+  const sum = {
+    operations: 0,
+    violations: 0,
+    restoresVerified: 0,
+    blocksVerified: 0,
+    publishesDone: 0,
+    cufileReads: 0,
+    cufileWrites: 0,
+    starts: 0,
+  }
   const hashes: number[] = []
   let done = 0
   for (let seed = first; seed < first + seeds && sum.violations < VIOLATIONS_MAX; seed++, done++) {
@@ -148,6 +162,8 @@ export function runPart({ first, seeds, path, sayEvery }: PartOptions): Part {
       sum.restoresVerified += outcome.restoresVerified
       sum.blocksVerified += outcome.blocksVerified
       sum.publishesDone += outcome.publishesDone
+      sum.cufileReads += outcome.cufileReads
+      sum.cufileWrites += outcome.cufileWrites
       sum.starts += outcome.starts
       hashes.push(outcome.hash)
       if (sayEvery > 0 && seed % sayEvery === 0) say(`seed ${seed}: ${JSON.stringify(outcome)}`)
@@ -177,6 +193,8 @@ export function reportOf(parts: readonly Part[], cpuSeconds: number): Report {
     restoresVerified: total((part) => part.restoresVerified),
     blocksVerified: total((part) => part.blocksVerified),
     publishesDone: total((part) => part.publishesDone),
+    cufileReads: total((part) => part.cufileReads),
+    cufileWrites: total((part) => part.cufileWrites),
     faultKinds: FAULT_KINDS.length,
     faultKindsFired: FAULT_KINDS.length - silent.length,
     faultKindsSilent: silent,

@@ -1,10 +1,12 @@
 import test from 'ava'
 import { type ControlFault, seedWithRefusedTemplates } from './cases.js'
-import { FAULT_KINDS, FaultTally } from './faults.js'
+import { FAULT_KINDS, FaultTally, STAGING_FAULTS } from './faults.js'
 import { hunt, planOf, simulate } from './seeds.js'
 import { TWINS } from './twins.js'
 
 const SEEDS = 8
+/** Of which those with a cuFile route are simulated. */
+const GPU_SEEDS = 16
 /** Within how many seeds every planted bug must show. */
 const TWIN_SEEDS = 40
 /** A seed with a short script, in which a good part of the kinds strikes. */
@@ -22,6 +24,23 @@ test('sim: seeds end without a violation, and restores come back verified', (t) 
   t.true(verified > 100, `${verified} blocks were verified`)
   t.true(faults.kinds > FAULT_KINDS.length / 2, `${faults.kinds} of ${FAULT_KINDS.length} kinds of fault fired`)
   t.true(starts > SEEDS, `${starts} starts of the Manager in ${SEEDS} seeds`)
+})
+
+test('sim: what goes by cuFile comes back verified, by auto and by name, under faults of its own', (t) => {
+  const faults = new FaultTally()
+  const sum = { auto: 0, cufile: 0, reads: 0, writes: 0 }
+  for (let seed = 1; seed <= GPU_SEEDS; seed++) {
+    const plan = planOf(seed)
+    if (plan.gpu.backend !== 'auto' && plan.gpu.backend !== 'cufile') continue
+    const { cufileReads, cufileWrites } = simulate(plan, faults)
+    sum[plan.gpu.backend] += cufileReads + cufileWrites
+    sum.reads += cufileReads
+    sum.writes += cufileWrites
+  }
+  t.true(sum.auto > 0 && sum.cufile > 0 && sum.reads > 10 && sum.writes > 10, JSON.stringify(sum))
+  const fired = STAGING_FAULTS.filter((kind) => faults.counts.has(kind))
+  t.true(fired.length > STAGING_FAULTS.length / 3, `${fired.length} of ${STAGING_FAULTS.length} kinds: ${fired}`)
+  t.log(JSON.stringify(sum), `${fired.length} of ${STAGING_FAULTS.length} kinds fired`)
 })
 
 test('N6: the same seed gives the same events, 100 times of 100', (t) => {

@@ -2,6 +2,7 @@ import type { DramWorkerEffect, DramWorkerInput } from '../../src/actors/dram-wo
 import type { HostReaderEffect, HostReaderInput } from '../../src/actors/host-reader/machine.js'
 import type { HostRestoreEffect, HostRestoreInput } from '../../src/actors/host-restore/machine.js'
 import type { SteppedMachine } from '../../src/actors/runtime/turn.js'
+import type { SsdWorkerEffect, SsdWorkerInput } from '../../src/actors/ssd-worker/machine.js'
 import type { WritebackEffect, WritebackInput } from '../../src/actors/writeback/machine.js'
 import type { Context } from '../../src/manager/context.js'
 import type { ManagerOptions } from '../../src/manager/options.js'
@@ -29,6 +30,7 @@ export interface Twin {
   readonly dramWorker?: Around<DramWorkerInput, DramWorkerEffect>
   readonly hostReader?: Around<HostReaderInput, HostReaderEffect>
   readonly hostRestore?: Around<HostRestoreInput, HostRestoreEffect>
+  readonly ssdWorker?: Around<SsdWorkerInput, SsdWorkerEffect>
   readonly writeback?: Around<WritebackInput, WritebackEffect>
   /** Everything the verbs share, once it is made: replace a table or wrap a method of it. */
   readonly context?: (context: Context) => void

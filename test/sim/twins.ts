@@ -8,13 +8,15 @@ import { ERROR_CODES } from '../../src/shared/base/errors.js'
 import { READ } from '../../src/shared/layout/descriptors.js'
 import { listAt } from '../../src/shared/layout/records.js'
 import { SLOT_STATE } from '../../src/shared/layout/slot-states.js'
-import type { LaneMachine, Twin } from './twin.js'
+import { Around } from './around.js'
+import type { Twin } from './twin.js'
+import { STAGING_TWINS } from './twins-staging.js'
 
 /**
  * Bugs of the kind that this simulator exists for, each planted in one place of otherwise real code. A simulator that
  * does not find them proves nothing when it finds nothing.
  */
-interface Planted extends Twin {
+export interface Planted extends Twin {
   /** What a violation of it says: found for another reason is not found. */
   readonly shows: RegExp
   /** A seed from which it is found soon: hunting starts here, so that a test is short. */
@@ -78,6 +80,7 @@ export const TWINS: readonly Planted[] = [
   },
   {
     name: 'a reservation waits for reads that nobody submitted',
+    from: 15,
     shows: /^D1/,
     storage: (...args) =>
       new (class extends Storage {
@@ -89,7 +92,7 @@ export const TWINS: readonly Planted[] = [
   },
   {
     name: 'a read that was cancelled is answered while the disk still has it',
-    from: 22,
+    from: 24,
     shows: /^O2/,
     hostReader: (real) => new HastyCancel(real),
   },
@@ -117,7 +120,7 @@ export const TWINS: readonly Planted[] = [
   },
   {
     name: 'a Manager that starts writes to the file of the one that died',
-    from: 38,
+    from: 54,
     shows: /^K4/,
     start: 'reuses-inode',
   },
@@ -128,7 +131,7 @@ export const TWINS: readonly Planted[] = [
   },
   {
     name: 'an entry whose fill failed stays in DRAM as if it were whole',
-    from: 13,
+    from: 21,
     // Either a wrong byte, or the census that misses the block among those of its class.
     shows: /^(V5|O1: blocks of class)/,
     entries: (Base) =>
@@ -140,41 +143,8 @@ export const TWINS: readonly Planted[] = [
         }
       },
   },
+  ...STAGING_TWINS,
 ]
-
-/** Around a real machine: the same inputs, other effects. */
-abstract class Around<Input extends { kind: string }, Effect> implements LaneMachine<Input, Effect> {
-  protected readonly real: LaneMachine<Input, Effect>
-
-  constructor(real: LaneMachine<Input, Effect>) {
-    this.real = real
-  }
-
-  get idle(): boolean {
-    return this.real.idle
-  }
-
-  get stopped(): boolean {
-    return this.real.stopped
-  }
-
-  step(input: Parameters<LaneMachine<Input, Effect>['step']>[0], out: Effect[]): void {
-    const own: Effect[] = []
-    this.real.step(this.hear(input as Input), own)
-    this.pass(input as Input, own, out)
-  }
-
-  settle(out: Effect[]): void {
-    this.real.settle?.(out)
-  }
-
-  /** What the real machine hears of an input. */
-  protected hear(input: Input): Input {
-    return input
-  }
-
-  protected abstract pass(input: Input, effects: Effect[], out: Effect[]): void
-}
 
 /** Finishes the slot of a restore together with the copies that it has just queued. */
 class EarlyFinish extends Around<DramWorkerInput, DramWorkerEffect> {

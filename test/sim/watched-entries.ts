@@ -90,6 +90,14 @@ export class WatchedEntries extends Entries {
     })
   }
 
+  override gainExtent(entry: number, shard: number, extent: number): void {
+    const { extents } = this
+    const of = extents.shard(shard)
+    const file = this.world.fileOf(shard)
+    this.world.staging?.extents.mustBeWhole(file, of.offsetBytes(extent), of.bytes(extent), 'becomes visible')
+    super.gainExtent(entry, shard, extent)
+  }
+
   #owner(entry: number): ClassOwner {
     const owner = this.owners.get(this.directory.classId(entry))
     must(owner !== undefined, 'V1', () => `entry ${entry} is of a class that nobody registered`)

@@ -17,6 +17,12 @@ import {
   requestCodec as restoreRequests,
 } from '../../src/actors/host-restore/messages.js'
 import {
+  type SsdWorkerReply,
+  type SsdWorkerRequest,
+  replyCodec as ssdReplies,
+  requestCodec as ssdRequests,
+} from '../../src/actors/ssd-worker/messages.js'
+import {
   type WritebackReply,
   type WritebackRequest,
   replyCodec as writeReplies,
@@ -24,6 +30,8 @@ import {
 } from '../../src/actors/writeback/messages.js'
 import type { ManagerSinks } from '../../src/manager/effects.js'
 import type { ControlReply, ManagerInput } from '../../src/manager/messages.js'
+import { WRITE } from '../../src/shared/layout/descriptors.js'
+import { listAt } from '../../src/shared/layout/records.js'
 import type { MessageCodec } from '../../src/shared/rings/codec.js'
 import type { Actor } from './actor.js'
 import { Channel } from './channel.js'
@@ -31,14 +39,20 @@ import type { LaneState } from './lane.js'
 import { DramWorkerLane, HostReaderLane, HostRestoreLane, WritebackLane } from './lanes.js'
 import type { Limits } from './limits.js'
 import type { ManagerProcess } from './manager-process.js'
+import { SsdWorkerLane } from './ssd-worker-lane.js'
 import { must } from './violation.js'
 
 /** Records of a reply ring: more than the credits of its client allow. */
 const REPLIES_MAX = 257
 
+/** The CUDA device among the Manager's devices. */
+const GPU_DEVICE = 1
+
 /** The lanes of one process and every ring between them, as src/control wires the workers. */
 export class Wiring {
   readonly lanes: readonly LaneState[]
+  /** The ssd-worker of the CUDA device; null without a cuFile route. */
+  readonly staging: SsdWorkerLane | null
   readonly channels: Channel<never>[] = []
   readonly sinks: ManagerSinks
   readonly #process: ManagerProcess
@@ -47,43 +61,54 @@ export class Wiring {
     this.#process = process
     const { engaged } = process
     const each = Array.from({ length: limits.stores }, (_, store) => store)
+    const devices = limits.restore.map((_, device) => device)
     // Lanes and channels name each other: channels are looked up when they are first used.
-    let readerToRestore: Channel<HostReaderReply>[] = []
+    let readerToRestore: Channel<HostReaderReply>[][] = []
     let readerToManager: Channel<HostReaderReply>[] = []
-    let restoreToReader: Channel<HostReaderRequest>[] = []
+    let restoreToReader: Channel<HostReaderRequest>[][] = []
     let writerToManager: Channel<WritebackReply>[] = []
-    const dram = new DramWorkerLane(process, () => dramToManager)
-    const restore = new HostRestoreLane(
-      process,
-      limits.restore,
-      () => restoreToManager,
-      () => restoreToReader,
+    let dramToManager: Channel<DramWorkerReply>[] = []
+    let restoreToManager: Channel<HostRestoreReply>[] = []
+    let ssdToManager: Channel<SsdWorkerReply> | null = null
+    const drams = devices.map(
+      (device) => new DramWorkerLane(process, device, () => dramToManager[device] as Channel<DramWorkerReply>),
+    )
+    const restores = limits.restore.map(
+      (options, device) =>
+        new HostRestoreLane(
+          process,
+          device,
+          options,
+          () => restoreToManager[device] as Channel<HostRestoreReply>,
+          () => restoreToReader[device] as Channel<HostReaderRequest>[],
+        ),
     )
     const readers = each.map(
       (store) =>
-        new HostReaderLane(process, store, () => [
+        new HostReaderLane(process, store, 1 + devices.length, () => [
           readerToManager[store] as Channel<HostReaderReply>,
-          readerToRestore[store] as Channel<HostReaderReply>,
+          ...readerToRestore.map((ofDevice) => ofDevice[store] as Channel<HostReaderReply>),
         ]),
     )
     const window = limits.storage.writeWindowBytes
     const writers = each.map(
       (store) => new WritebackLane(process, store, window, () => writerToManager[store] as Channel<WritebackReply>),
     )
-    this.lanes = [dram, restore, ...readers, ...writers]
+    const staged = limits.manager.staging.length > 0
+    this.staging = staged ? new SsdWorkerLane(process, limits, () => ssdToManager as Channel<SsdWorkerReply>) : null
+    this.lanes = [...drams, ...restores, ...readers, ...writers, ...(this.staging === null ? [] : [this.staging])]
 
-    const dramToManager = this.#reply<DramWorkerReply>('dram-worker to manager', dramReplies, actor, (reply) => {
-      if (reply.kind !== 'stopped') engaged.end(`d${reply.job}`)
-      step({ kind: 'dram-worker', device: 0, reply })
-    })
-    const restoreToManager = this.#reply<HostRestoreReply>(
-      'host-restore to manager',
-      restoreReplies,
-      actor,
-      (reply) => {
-        if (reply.kind !== 'stopped') engaged.end(`h${reply.job}`)
-        step({ kind: 'host-restore', device: 0, reply })
-      },
+    dramToManager = drams.map(({ name }, device) =>
+      this.#reply<DramWorkerReply>(`${name} to manager`, dramReplies, actor, (reply) => {
+        if (reply.kind !== 'stopped') engaged.end(`d${device}/${reply.job}`)
+        step({ kind: 'dram-worker', device, reply })
+      }),
+    )
+    restoreToManager = restores.map(({ name }, device) =>
+      this.#reply<HostRestoreReply>(`${name} to manager`, restoreReplies, actor, (reply) => {
+        if (reply.kind !== 'stopped') engaged.end(`h${device}/${reply.job}`)
+        step({ kind: 'host-restore', device, reply })
+      }),
     )
     readerToManager = each.map((store) =>
       this.#reply<HostReaderReply>(`host-reader-${store} to manager`, readerReplies, actor, (reply) => {
@@ -97,15 +122,24 @@ export class Wiring {
         step({ kind: 'writeback', store, reply })
       }),
     )
-    readerToRestore = each.map((store) =>
-      this.#reply<HostReaderReply>(`host-reader-${store} to host-restore`, readerReplies, restore.actor, (reply) => {
-        must(reply.kind === 'read-done', 'X1', () => 'a reader stops and tells host-restore')
-        if (reply.kind === 'read-done') restore.step(reply)
-      }),
+    readerToRestore = restores.map((restore) =>
+      each.map((store) =>
+        this.#reply<HostReaderReply>(
+          `host-reader-${store} to ${restore.name}`,
+          readerReplies,
+          restore.actor,
+          (reply) => {
+            must(reply.kind === 'read-done', 'X1', () => 'a reader stops and tells host-restore')
+            if (reply.kind === 'read-done') restore.step(reply)
+          },
+        ),
+      ),
     )
-    restoreToReader = readers.map((lane, store) =>
-      this.#request<HostReaderRequest>(`host-restore to host-reader-${store}`, readerRequests, lane.actor, (request) =>
-        lane.step({ kind: 'request', client: 1, request }),
+    restoreToReader = restores.map(({ name }, device) =>
+      readers.map((lane, store) =>
+        this.#request<HostReaderRequest>(`${name} to host-reader-${store}`, readerRequests, lane.actor, (request) =>
+          lane.step({ kind: 'request', client: 1 + device, request }),
+        ),
       ),
     )
     const managerToReader = readers.map((lane, store) =>
@@ -118,19 +152,19 @@ export class Wiring {
         lane.step({ kind: 'request', request }),
       ),
     )
-    const managerToDram = this.#request<DramWorkerRequest>(
-      'manager to dram-worker',
-      dramRequests,
-      dram.actor,
-      (request) => dram.step({ kind: 'request', request }),
+    const managerToDram = drams.map((lane) =>
+      this.#request<DramWorkerRequest>(`manager to ${lane.name}`, dramRequests, lane.actor, (request) =>
+        lane.step({ kind: 'request', request }),
+      ),
     )
-    const managerToRestore = this.#request<HostRestoreRequest>(
-      'manager to host-restore',
-      restoreRequests,
-      restore.actor,
-      (request) => restore.step({ kind: 'request', request }),
+    const managerToRestore = restores.map((lane) =>
+      this.#request<HostRestoreRequest>(`manager to ${lane.name}`, restoreRequests, lane.actor, (request) =>
+        lane.step({ kind: 'request', request }),
+      ),
     )
-    const { slots, fds, wire } = process
+    const ssd = this.#wireStaging(actor, step)
+    ssdToManager = ssd?.replies ?? null
+    const { slots, fds, wire, routes } = process
     this.sinks = {
       native: {
         slotState: (table: number, slot: number, generation: number, state: number) =>
@@ -161,27 +195,56 @@ export class Wiring {
       writers: managerToWriter.map((channel, store) => ({
         send: (request: WritebackRequest) => {
           engaged.writes(store, request)
+          this.#overwrites(request)
           channel.send(request)
         },
       })),
-      dram: [
-        {
-          send: (request: DramWorkerRequest) => {
-            engaged.copies(request)
-            managerToDram.send(request)
-          },
+      dram: managerToDram.map((channel, device) => ({
+        send: (request: DramWorkerRequest) => {
+          engaged.copies(device, request)
+          channel.send(request)
         },
-      ],
-      restore: [
-        {
-          send: (request: HostRestoreRequest) => {
-            engaged.restores(request)
-            managerToRestore.send(request)
-          },
+      })),
+      restore: managerToRestore.map((channel, device) => ({
+        send: (request: HostRestoreRequest) => {
+          engaged.restores(device, request)
+          if (device === GPU_DEVICE && staged && request.kind === 'restore') routes.restoresByUring(request.list)
+          channel.send(request)
         },
-      ],
+      })),
+      ssd: devices.map((device) => (device === GPU_DEVICE && ssd !== null ? { send: ssd.send } : null)),
       main: { send: (reply: ControlReply) => process.report(reply) },
     } as unknown as ManagerSinks
+  }
+
+  /** The rings between the Manager and the ssd-worker, with what is engaged on either side of them. */
+  #wireStaging(actor: Actor, step: (input: ManagerInput) => void) {
+    const lane = this.staging
+    if (lane === null) return null
+    const { engaged, routes } = this.#process
+    const replies = this.#reply<SsdWorkerReply>('ssd-worker to manager', ssdReplies, actor, (reply) => {
+      if (reply.kind === 'copied') engaged.end(`sc${GPU_DEVICE}/${reply.job}`)
+      if (reply.kind === 'restore-done' || reply.kind === 'write-done') engaged.end(`s${GPU_DEVICE}/${reply.job}`)
+      if (reply.kind === 'route-failed') routes.failed()
+      lane.check.mustBeHeld()
+      step({ kind: 'ssd-worker', device: GPU_DEVICE, reply })
+    })
+    const requests = this.#request<SsdWorkerRequest>('manager to ssd-worker', ssdRequests, lane.actor, (request) =>
+      lane.step({ kind: 'request', request }),
+    )
+    const send = (request: SsdWorkerRequest) => {
+      engaged.stagings(GPU_DEVICE, request)
+      requests.send(request)
+    }
+    return { replies, send }
+  }
+
+  /** Bytes of extents that io_uring writes. */
+  #overwrites(request: WritebackRequest): void {
+    if (request.kind !== 'write' || this.staging === null) return
+    let bytes = 0
+    for (let at = 0; at < request.list.length; at += WRITE.doubles) bytes += listAt(request.list, at + WRITE.bytes)
+    this.staging.check.extents.overwritten(request.file, request.fileOffsetBytes, bytes)
   }
 
   #request<M>(name: string, codec: MessageCodec<M>, to: Actor, deliver: (message: M) => void): Channel<M> {

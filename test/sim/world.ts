@@ -1,3 +1,4 @@
+import { SSD_WORKER_COUNT } from '../../src/actors/ssd-worker/counters.js'
 import { VERB_COUNT } from '../../src/manager/counters.js'
 import { STORAGE_COUNT } from '../../src/manager/storage/counters.js'
 import type { Storage } from '../../src/manager/storage/storage.js'
@@ -50,6 +51,9 @@ export interface Outcome {
   /** Reads and writes of the disk that ended, well or not. */
   readonly reads: number
   readonly writes: number
+  /** Those of the cuFile route that ended in full. */
+  readonly cufileReads: number
+  readonly cufileWrites: number
   /** Starts of the Manager. */
   readonly starts: number
   readonly virtualUs: number
@@ -97,12 +101,14 @@ export class World {
   #completions = 0
   #reads = 0
   #writes = 0
+  #cufileReads = 0
+  #cufileWrites = 0
 
   constructor(plan: Plan, faults: FaultTally, twin: Twin = NO_TWIN) {
     this.plan = plan
     this.twin = twin
     this.faults = faults
-    this.#off = new Set(plan.off)
+    this.#off = new Set([...plan.off, ...plan.gpu.off])
     this.wakeUs = new Stream(plan.wakeUs)
     this.engineUs = new Stream(plan.engineUs)
     this.ringUs = new Stream(plan.ringUs)
@@ -148,6 +154,7 @@ export class World {
       this.#settle('in phase two')
       for (const engine of this.engines) engine.mustHaveProbed()
     }
+    this.#stagingMustEnd()
     for (const engine of this.engines) engine.finish()
     this.#end(SETTLE_US)
     const endUs = clock.nowUs + 2 * SETTLE_US
@@ -163,6 +170,8 @@ export class World {
       publishesDone: this.publishesDone,
       reads: this.#reads,
       writes: this.#writes,
+      cufileReads: this.#cufileReads,
+      cufileWrites: this.#cufileWrites,
       starts: this.#starts,
       virtualUs: clock.nowUs,
     }
@@ -324,6 +333,14 @@ export class World {
     must(stable(), 'D4', () => 'no Manager serves after the faults stopped')
   }
 
+  /** Every batch and copy ends once faults have stopped, also those of engines that are gone. */
+  #stagingMustEnd(): void {
+    const { staging } = this.manager
+    if (staging === null) return
+    this.#until(this.clock.nowUs + SETTLE_US, () => staging.atRest || !this.manager.alive)
+    if (this.manager.alive) staging.mustBeIdle('in phase two')
+  }
+
   #settle(when: string): void {
     const { leaseUs, queryUs, publishWaitUs } = this.plan.sizes
     const limitUs = this.clock.nowUs + SETTLE_US + leaseUs + queryUs + publishWaitUs
@@ -334,7 +351,7 @@ export class World {
   }
 
   /** What a process did is counted, and which bounds it met: faults of a kind that plans cannot place. */
-  #retire({ lanes, storageTally: storage, verbTally: verbs, leases }: ManagerProcess): void {
+  #retire({ lanes, wiring, storageTally: storage, verbTally: verbs, leases }: ManagerProcess): void {
     for (const {
       name,
       device: { completions },
@@ -343,6 +360,8 @@ export class World {
       if (name.startsWith('host-reader')) this.#reads += completions
       if (name.startsWith('writeback')) this.#writes += completions
     }
+    this.#cufileReads += wiring.staging?.tally.at(SSD_WORKER_COUNT.reads) ?? 0
+    this.#cufileWrites += wiring.staging?.tally.at(SSD_WORKER_COUNT.writes) ?? 0
     for (const lease of leases.keys()) this.oldLease = lease
     if (storage.at(STORAGE_COUNT.poolAllocFailures) > 0) this.faults.fired('pool-full')
     if (storage.at(STORAGE_COUNT.directoryEvictions) > 0) this.faults.fired('directory-full')
@@ -350,5 +369,6 @@ export class World {
     if (storage.at(STORAGE_COUNT.admissionRejections) > 0) this.faults.fired('admission-rejected')
     if (verbs.at(VERB_COUNT.unreadBlocks) > 0) this.faults.fired('reads-stopped')
     if (verbs.at(VERB_COUNT.budgetWaits) > 0) this.faults.fired('budget-busy')
+    if (verbs.at(VERB_COUNT.gpuWriteFallbacks) > 0) this.faults.fired('gpu-write-fallback')
   }
 }

@@ -25,6 +25,7 @@ class WatchedLeases extends LeaseRecords {
       for (const entry of record.entries.subarray(first, first + count)) {
         const generation = storage.generationOf(entry)
         truth.mustBeSealed(generation, keyOf(storage, entry), group)
+        this.#process.routes.leased(storage.inDram(entry))
         held.push(generation)
       }
       generations.set(group, { firstSource, generations: held })

@@ -1,6 +1,7 @@
 import { DRAM_WORKER_COUNT } from '../../../src/actors/dram-worker/counters.js'
 import { HOST_READER_COUNT } from '../../../src/actors/host-reader/counters.js'
 import { HOST_RESTORE_COUNT } from '../../../src/actors/host-restore/counters.js'
+import { SSD_WORKER_COUNT } from '../../../src/actors/ssd-worker/counters.js'
 import { WRITEBACK_COUNT } from '../../../src/actors/writeback/counters.js'
 import { census } from '../../../src/manager/storage/census.js'
 import { STORAGE_COUNT } from '../../../src/manager/storage/counters.js'
@@ -12,6 +13,7 @@ const STRAYS: Readonly<Record<string, number>> = {
   'dram-worker': DRAM_WORKER_COUNT.completionsStray,
   'host-restore': HOST_RESTORE_COUNT.completionsStray,
   'host-reader': HOST_READER_COUNT.completionsStray,
+  'ssd-worker': SSD_WORKER_COUNT.completionsStray,
   writeback: WRITEBACK_COUNT.completionsStray,
 }
 
@@ -39,6 +41,9 @@ export function mustRest(process: ManagerProcess): void {
   for (const lane of process.lanes) {
     must(lane.idle && lane.stopped, 'D1', () => `${lane.name} has not stopped`)
   }
+  process.staging?.mustBeIdle('at rest', 0)
+  zero(process.wiring.staging?.device.open ?? 0, 'staging slots and streams')
+  for (const { ssd } of machine.context.devices) zero(ssd?.open ?? 0, 'stagings of ranks')
   mustCountStrays(process)
 }
 

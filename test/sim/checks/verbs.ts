@@ -71,8 +71,9 @@ export function checkVerbs(context: Context, jobsMax: number, interests: number)
   must(preparations.count === prepared, 'O1', () => `${preparations.count} preparations, sessions list ${prepared}`)
   must(warmings.count === hinted, 'O1', () => `${warmings.count} hints are open, sessions list ${hinted}`)
   checkBudgets(context)
-  for (const { dramJobs, restoreJobs } of devices) {
-    must(dramJobs.open <= jobsMax && restoreJobs.open <= jobsMax, 'D2', () => 'more jobs are open than a lane takes')
+  for (const { dramJobs, restoreJobs, ssd } of devices) {
+    const most = Math.max(dramJobs.open, restoreJobs.open, ssd?.jobs.open ?? 0)
+    must(most <= jobsMax, 'D2', () => 'more jobs are open than a lane takes')
   }
   must(interests >= holdsMin, 'O7', () => `${interests} interests cover ${holdsMin} that leases and queries hold`)
 }

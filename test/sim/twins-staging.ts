@@ -1,0 +1,166 @@
+import type { SsdWorkerEffect, SsdWorkerInput } from '../../src/actors/ssd-worker/machine.js'
+import { ERROR_CODES } from '../../src/shared/base/errors.js'
+import { NO_CRC, SOURCE, TARGET } from '../../src/shared/layout/descriptors.js'
+import { EMPTY_LIST, listAt } from '../../src/shared/layout/records.js'
+import { SsdRouteSwitch } from '../../src/shared/routing/ssd-route-switch.js'
+import { Around } from './around.js'
+import type { Planted } from './twins.js'
+
+/** Bugs planted in the cuFile route. */
+export const STAGING_TWINS: readonly Planted[] = [
+  {
+    name: 'a staging slot is given away before its scatter has ended',
+    from: 16,
+    shows: /^O2: slot \d of worker \d+ is given away while it is scattering/,
+    ssdWorker: (real) => new EarlySlot(real),
+  },
+  {
+    name: 'an extent is published when its first chunk was written',
+    from: 87,
+    shows: /^V2: the extent/,
+    ssdWorker: (real) => new HastyExtent(real),
+  },
+  {
+    name: 'the leases of a restore are let go with its first batch',
+    shows: /^O7: cuFile reads/,
+    ssdWorker: (real) => new EarlyLeases(real),
+  },
+  {
+    name: 'a scatter that failed counts as done',
+    shows: /^V5/,
+    ssdWorker: (real) => new DeafToScatters(real),
+  },
+  {
+    name: 'what was read through staging is scattered unverified',
+    shows: /^V5/,
+    ssdWorker: (real) => new Unverified(real),
+  },
+  {
+    name: 'cuFile goes on under auto after it has failed',
+    shows: /^N[234]/,
+    context: (context) => Object.assign(context, { routes: new StubbornRoutes(context.options.routes) }),
+  },
+]
+
+type Effect<K> = Extract<SsdWorkerEffect, { readonly kind: K }>
+
+abstract class AroundSsdWorker extends Around<SsdWorkerInput, SsdWorkerEffect> {}
+
+/** Tells the machine that a scatter has ended as soon as it is queued. */
+class EarlySlot extends AroundSsdWorker {
+  protected pass(_: SsdWorkerInput, effects: SsdWorkerEffect[], out: SsdWorkerEffect[]): void {
+    for (const effect of effects) {
+      out.push(effect)
+      if (effect.kind === 'scatter') this.step({ kind: 'completed', tag: effect.tag, result: 0 }, out)
+    }
+  }
+}
+
+/** Calls a block written when its first chunk is. */
+class HastyExtent extends AroundSsdWorker {
+  /** Objects of each job by where they start, and those whose first chunk was written. */
+  readonly #starts = new Map<number, string[]>()
+  readonly #chunks = new Map<number, { readonly place: string; readonly bytes: number }>()
+  readonly #begun = new Set<string>()
+
+  protected override hear(input: SsdWorkerInput): SsdWorkerInput {
+    if (input.kind === 'request' && input.request.kind === 'write') {
+      const { job, list } = input.request
+      const starts = this.#starts.get(job) ?? []
+      for (let at = 0; at < list.length; at += TARGET.doubles) {
+        const place = `${listAt(list, at + TARGET.file)}/${listAt(list, at + TARGET.fileOffsetBytes)}`
+        starts[listAt(list, at + TARGET.object)] ??= place
+        this.#begun.delete(place)
+      }
+      this.#starts.set(job, starts)
+    }
+    if (input.kind === 'completed') {
+      const chunk = this.#chunks.get(input.tag)
+      if (chunk !== undefined && input.result === chunk.bytes) this.#begun.add(chunk.place)
+    }
+    return input
+  }
+
+  protected pass(_: SsdWorkerInput, effects: SsdWorkerEffect[], out: SsdWorkerEffect[]): void {
+    for (const effect of effects) out.push(this.#tell(effect))
+  }
+
+  #tell(effect: SsdWorkerEffect): SsdWorkerEffect {
+    if (effect.kind === 'write') {
+      this.#chunks.set(effect.tag, { place: `${effect.file}/${effect.fileOffsetBytes}`, bytes: effect.bytes })
+    }
+    if (effect.kind !== 'reply' || effect.reply.kind !== 'write-done') return effect
+    const { list } = effect.reply
+    const starts = this.#starts.get(effect.reply.job) ?? []
+    const doubles = list.doubles.slice(list.offset, list.offset + list.length)
+    for (const [object, place] of starts.entries()) if (this.#begun.has(place)) doubles[object] = ERROR_CODES.ok
+    return { ...effect, reply: { ...effect.reply, list: { doubles, offset: 0, length: doubles.length } } }
+  }
+}
+
+/** Answers the only restore of a lane when the first of its batches has been scattered. */
+class EarlyLeases extends AroundSsdWorker {
+  readonly #restores = new Set<number>()
+  readonly #answered = new Set<number>()
+  readonly #scatters = new Set<number>()
+
+  protected pass(input: SsdWorkerInput, effects: SsdWorkerEffect[], out: SsdWorkerEffect[]): void {
+    if (input.kind === 'request' && input.request.kind === 'restore') this.#restores.add(input.request.job)
+    for (const effect of effects) {
+      if (effect.kind === 'scatter') this.#scatters.add(effect.tag)
+      if (effect.kind === 'reply' && effect.reply.kind === 'restore-done') {
+        this.#restores.delete(effect.reply.job)
+        if (this.#answered.delete(effect.reply.job)) continue
+      }
+      out.push(effect)
+    }
+    if (input.kind !== 'completed' || !this.#scatters.delete(input.tag) || this.#restores.size !== 1) return
+    for (const job of this.#restores) if (!this.#answered.has(job)) this.#answer(job, out)
+  }
+
+  #answer(job: number, out: SsdWorkerEffect[]): void {
+    this.#answered.add(job)
+    const rest = { status: ERROR_CODES.ok, bytes: 0, ssdBytes: 0, firstFailed: -1, latencyUs: 1, list: EMPTY_LIST }
+    out.push({ kind: 'reply', reply: { kind: 'restore-done', job, ...rest } })
+  }
+}
+
+/** Hears of no scatter that failed. */
+class DeafToScatters extends AroundSsdWorker {
+  readonly #scatters = new Set<number>()
+
+  protected override hear(input: SsdWorkerInput): SsdWorkerInput {
+    return input.kind === 'completed' && this.#scatters.delete(input.tag) ? { ...input, result: 0 } : input
+  }
+
+  protected pass(_: SsdWorkerInput, effects: SsdWorkerEffect[], out: SsdWorkerEffect[]): void {
+    for (const effect of effects) if (effect.kind === 'scatter') this.#scatters.add((effect as Effect<'scatter'>).tag)
+    out.push(...effects)
+  }
+}
+
+/** Is told that no granule has a checksum. */
+class Unverified extends AroundSsdWorker {
+  protected override hear(input: SsdWorkerInput): SsdWorkerInput {
+    if (input.kind !== 'request' || input.request.kind !== 'restore') return input
+    const { list } = input.request
+    const doubles = list.doubles.slice(list.offset, list.offset + list.length)
+    for (let at = 0; at < doubles.length; at += SOURCE.doubles) doubles[at + SOURCE.crc32] = NO_CRC
+    return { ...input, request: { ...input.request, list: { doubles, offset: 0, length: doubles.length } } }
+  }
+
+  protected pass(_: SsdWorkerInput, effects: SsdWorkerEffect[], out: SsdWorkerEffect[]): void {
+    out.push(...effects)
+  }
+}
+
+/** Counts a failure and goes on. */
+class StubbornRoutes extends SsdRouteSwitch {
+  #counted = false
+
+  override failed(): boolean {
+    const first = !this.#counted
+    this.#counted = true
+    return first
+  }
+}
