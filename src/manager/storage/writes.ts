@@ -151,6 +151,7 @@ export class Writes {
     this.#entries.setWriting(entry, true)
     this.#order.push(job)
     this.#pending++
+    this.#failedDirect.delete(entry)
     this.#direct.set(entry, { job, sealed: false, written: false, over: false })
     return { shard: job.shard, offsetBytes: this.#entries.extents.shard(job.shard).offsetBytes(job.extent) }
   }

@@ -5,7 +5,7 @@ import type { StorageOptions } from '../../../src/manager/storage/ports.js'
 import { KIB } from '../../../src/shared/base/units.js'
 import type { GroupGeometry } from '../../../src/shared/layout/regions.js'
 import { type Fixture, fixture, geometryOf } from './fixture.js'
-import { commandsOf, drive } from './model.js'
+import { commandsOf, DIRECT_WEIGHTS, drive } from './model.js'
 
 const BLOCK = 64 * KIB
 /** Two shards of three and of two blocks: newer blocks overwrite older ones all the time. */
@@ -52,6 +52,19 @@ test('Storage: so it does when shards are so small that blocks overwrite each ot
 
 /** Room for three protected blocks of seven. */
 const PROTECTED = { protectedBytesMax: 3 * BLOCK, lfuAdmission: false }
+
+for (const [how, options] of [
+  ['', {}],
+  [', with room for few extents', TIGHT],
+  [', by reuse', { writePolicy: 'reuse' }],
+] as const) {
+  test(`Storage: so it does when blocks are written from their pages while they are copied${how}`, (t) => {
+    const counted = explore(() => fixture(options), 20, commandsOf({ ...DIRECT_WEIGHTS, write: 4 }))
+    for (const name of ['writesCommitted', 'dropFailed', 'dropInvalidated'] as const) {
+      t.true(counted(STORAGE_COUNT[name]) > 3, `${name} happened`)
+    }
+  })
+}
 
 test('Storage: so it does with a protected segment that uses fill and demote all the time', (t) => {
   const make = () => fixture({ ...TIGHT, shards: fixture().options.shards, cache: PROTECTED })

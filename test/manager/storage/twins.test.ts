@@ -7,7 +7,7 @@ import { ENTRY_STATE } from '../../../src/shared/directory/directory.js'
 import { ExtentShard } from '../../../src/shared/extents/extent-shard.js'
 import { ExtentStore } from '../../../src/shared/extents/extent-store.js'
 import { type Fixture, fixture, SMALL } from './fixture.js'
-import { caught } from './model.js'
+import { caught, commandsOf, DIRECT_WEIGHTS } from './model.js'
 
 /** A fixture over entries that are broken in one way. */
 function over(make: (tables: ReturnType<typeof tablesOf>) => Entries): Fixture {
@@ -60,6 +60,18 @@ class Eager extends Storage {
   }
 }
 
+/** Takes every write from pages for a whole one. */
+class Believing extends Storage {
+  override directEnded(entry: number): void {
+    super.directEnded(entry, true)
+  }
+}
+
+/** Keeps an extent that nobody writes to. */
+class Greedy extends Storage {
+  override abortDirect(): void {}
+}
+
 const shardsOf = (Kind: typeof ExtentShard): ExtentStore =>
   new ExtentStore([0, 1].map(() => new Kind(3 * 64 * KIB, 512, 64)))
 
@@ -83,5 +95,19 @@ test('the control of the twins, the same fixture over sound entries, is not caug
 for (const [name, make] of Object.entries(TWINS)) {
   test(`a storage that ${name} is caught by the model`, (t) => {
     t.true(caught(make, 40))
+  })
+}
+
+for (const [name, Kind] of [
+  ['takes every write from pages for a whole one', Believing],
+  ['keeps an extent that nobody writes to', Greedy],
+] as const) {
+  test(`a storage that ${name} is caught by the model`, (t) => {
+    const make = () => {
+      const of = fixture()
+      const storage = new Kind(of.options, of.lanes, of.tally)
+      return { ...of, storage, classId: storage.defineClass('aa', of.geometry) }
+    }
+    t.true(caught(make, 40, commandsOf(DIRECT_WEIGHTS)))
   })
 }
