@@ -1,10 +1,13 @@
+import type { StreamOptions } from '../src/binding/surface.js'
 import { requireDevice, shuffled, TimedLane } from './support/device.js'
-import type { BenchOptions } from './support/options.js'
+import { type BenchOptions, Refusal } from './support/options.js'
 import { type Estimate, estimate, ratios, rounded } from './support/statistics.js'
 
 /**
  * Question: how much of one device-to-device copy does gathering scattered runs into one buffer reach? Control: a copy
- * of as many bytes by the driver, beside every measurement. Both are queued behind others of their stream. 4 MiB is one staging slot, 8 MiB two of them.
+ * of as many bytes by the driver, beside every measurement. Both are queued behind others of their stream. 4 MiB is one
+ * staging slot, 8 MiB two of them. Every way to gather is a row; ORBITKV_BENCH_GATHER names some of them, such as
+ * `rounds-mapped,warps-fed`.
  */
 
 const KIB = 1024
@@ -15,6 +18,13 @@ const RUNS_KIB = [4, 16, 64, 128, 256]
 const TOTALS_MIB = [4, 8, 64]
 const WARM = 5
 const BLOCKS = [132, 264, 528, 1024]
+const WAYS = {
+  'rounds-mapped': {},
+  'rounds-fed': { descriptors: 'fed' },
+  'warps-mapped': { gather: 'warps' },
+  'warps-fed': { gather: 'warps', descriptors: 'fed' },
+} as const satisfies Readonly<Record<string, StreamOptions>>
+type Way = keyof typeof WAYS
 /** Bytes that one warp moves of a tile. */
 const SLICES_KIB = [4, 8, 16, 32]
 
@@ -24,7 +34,32 @@ const short = ({ median, low, high }: Estimate): Estimate => ({
   high: rounded(high),
 })
 
+interface Row {
+  readonly way: Way
+  readonly totalBytes: number
+  readonly runBytes: number
+  readonly gbps: Estimate
+  readonly copyGbps: Estimate
+  readonly ofCopy: Estimate
+  /** On a stream that is idle. */
+  readonly aloneGbps: number
+}
+
+/** The ways to measure; the first is the one that streams use. */
+function chosenWays(): Way[] {
+  const all = Object.keys(WAYS) as Way[]
+  const given = process.env['ORBITKV_BENCH_GATHER']
+  if (given === undefined || given === '') return all
+  const names = given.split(',')
+  const unknown = names.find((name) => !all.some((way) => way === name))
+  if (unknown !== undefined) {
+    throw new Refusal(`Cannot measure ORBITKV_BENCH_GATHER=${given}: ${unknown} is none of ${all.join(', ')}`)
+  }
+  return names as Way[]
+}
+
 export async function run(options: BenchOptions, say: (line: string) => void): Promise<object> {
+  const ways = chosenWays()
   const { native, device, driverVersion } = requireDevice()
   const lane = new TimedLane(native, 2 * MIB, { transfer: 'direct' })
   const direct = lane.first
@@ -32,7 +67,7 @@ export async function run(options: BenchOptions, say: (line: string) => void): P
   const target = native.allocateDeviceMemory(device.uuid, TARGET_BYTES).mapping
   say(`${device.name}, driver ${driverVersion}, kernels ${lane.kernels}`)
   if (lane.kernels !== 'loaded') throw new Error(`no kernels: ${lane.kernels}`)
-  const kernel = lane.stream({ transfer: 'kernel' })
+  const kernels = ways.map((way) => ({ way, stream: lane.stream({ transfer: 'kernel', ...WAYS[way] }) }))
 
   const gatherList = (runBytes: number, count: number): Float64Array => {
     const list = new Float64Array(5 * count)
@@ -49,47 +84,55 @@ export async function run(options: BenchOptions, say: (line: string) => void): P
     lane.last(...before(stream), lane.move(stream, list))
   for (let i = 0; i < 20; i++) copyTime(TARGET_BYTES)
 
-  const measured = []
+  const measured: Row[] = []
   for (const total of TOTALS_MIB) {
     for (const run of RUNS_KIB) {
       const bytes = total * MIB
       const list = gatherList(run * KIB, bytes / (run * KIB))
-      const mine: number[] = []
       const control: number[] = []
-      const alone: number[] = []
+      const rows = kernels.map(({ way, stream }) => ({ way, stream, mine: [] as number[], alone: [] as number[] }))
       for (let pair = -WARM; pair < options.pairs; pair++) {
         const here = bytes / copyTime(bytes)
-        const reached = bytes / gatherTime(kernel, list)
-        if (pair < 0) continue
-        alone.push(bytes / lane.last(lane.move(kernel, list)))
-        control.push(here)
-        mine.push(reached)
+        if (pair >= 0) control.push(here)
+        for (const { stream, mine, alone } of rows) {
+          const reached = bytes / gatherTime(stream, list)
+          const idle = bytes / lane.last(lane.move(stream, list))
+          if (pair < 0) continue
+          mine.push(reached)
+          alone.push(idle)
+        }
       }
-      const entry = {
-        totalBytes: bytes,
-        runBytes: run * KIB,
-        gbps: short(estimate(mine)),
-        copyGbps: short(estimate(control)),
-        ofCopy: short(ratios(mine, control)),
-        aloneGbps: rounded(estimate(alone).median),
+      for (const { way, mine, alone } of rows) {
+        const entry = {
+          way,
+          totalBytes: bytes,
+          runBytes: run * KIB,
+          gbps: short(estimate(mine)),
+          copyGbps: short(estimate(control)),
+          ofCopy: short(ratios(mine, control)),
+          aloneGbps: rounded(estimate(alone).median),
+        }
+        measured.push(entry)
+        say(
+          `gather ${total} MiB in runs of ${run} KiB, ${way}: ${entry.gbps.median} GB/s, copy ${entry.copyGbps.median}, ratio ${entry.ofCopy.median} [${entry.ofCopy.low}, ${entry.ofCopy.high}], alone ${entry.aloneGbps} GB/s`,
+        )
       }
-      measured.push(entry)
-      say(
-        `gather ${total} MiB in runs of ${run} KiB: ${entry.gbps.median} GB/s, copy ${entry.copyGbps.median}, ratio ${entry.ofCopy.median} [${entry.ofCopy.low}, ${entry.ofCopy.high}]`,
-      )
     }
   }
 
   const shapes = []
-  for (const run of [4, 128]) {
-    const list = gatherList(run * KIB, TARGET_BYTES / (run * KIB))
-    for (const blocks of BLOCKS) {
-      for (const tile of SLICES_KIB) {
-        const stream = lane.stream({ transfer: 'kernel', blocks, tileBytes: tile * KIB })
-        const times = Array.from({ length: 9 }, () => TARGET_BYTES / gatherTime(stream, list))
-        const gbps = rounded(estimate(times.slice(2)).median)
-        shapes.push({ runBytes: run * KIB, blocks, sliceBytes: tile * KIB, gbps })
-        say(`gather 64 MiB in runs of ${run} KiB, ${blocks} blocks, slices of ${tile} KiB: ${gbps} GB/s`)
+  for (const way of ways) {
+    for (const run of [4, 128]) {
+      const list = gatherList(run * KIB, TARGET_BYTES / (run * KIB))
+      for (const blocks of BLOCKS) {
+        for (const tile of SLICES_KIB) {
+          const stream = lane.stream({ transfer: 'kernel', blocks, tileBytes: tile * KIB, ...WAYS[way] })
+          const times = Array.from({ length: 9 }, () => TARGET_BYTES / gatherTime(stream, list))
+          lane.end(stream)
+          const gbps = rounded(estimate(times.slice(2)).median)
+          shapes.push({ way, runBytes: run * KIB, blocks, sliceBytes: tile * KIB, gbps })
+          say(`gather 64 MiB in runs of ${run} KiB, ${way}, ${blocks} blocks, slices of ${tile} KiB: ${gbps} GB/s`)
+        }
       }
     }
   }
@@ -99,7 +142,17 @@ export async function run(options: BenchOptions, say: (line: string) => void): P
   return {
     device: device.name,
     driverVersion,
-    gather64OfCopy: Math.min(...measured.filter((m) => m.totalBytes === 64 * MIB).map((m) => m.ofCopy.median)),
+    /** The worst size of 64 MiB, by way. */
+    gather64OfCopy: Object.fromEntries(
+      ways.map((name) => [
+        name,
+        Math.min(
+          ...measured
+            .filter(({ way, totalBytes }) => way === name && totalBytes === 64 * MIB)
+            .map((m) => m.ofCopy.median),
+        ),
+      ]),
+    ),
     measured,
     shapes,
   }

@@ -44,6 +44,12 @@ export class TimedLane {
     return this.#lane.port.openStream('cuda:0', { ...options, timed: true })
   }
 
+  /** Gives back a stream that has nothing in flight. */
+  end(stream: number): void {
+    const code = this.#lane.port.closeStream(stream)
+    if (code !== 0) throw new Error(`stream ${stream} does not close: ${code}`)
+  }
+
   get first(): number {
     return this.#lane.stream
   }

@@ -31,13 +31,17 @@ std::optional<std::span<const double>> ReadList(napi_env env, napi_value list, n
   return doubles->subspan(first, descriptors * fields);
 }
 
+/// `Transfer`, `Gather` and `Descriptors` in surface.ts, each in the order of its enum.
 constexpr const char* kTransfers[] = {"auto", "direct", "kernel"};
+constexpr const char* kGathers[] = {"rounds", "warps"};
+constexpr const char* kDescriptors[] = {"mapped", "fed"};
 
-/// `Transfer` in surface.ts; nothing for another text.
-std::optional<Transfer> ReadTransfer(napi_env env, napi_value value) {
+/// The one of `names` that JavaScript says; nothing for another text.
+template <class T, size_t N>
+std::optional<T> ReadChoice(napi_env env, napi_value value, const char* const (&names)[N]) {
   const auto name = ReadString(env, value);
-  for (size_t i = 0; i < std::size(kTransfers); ++i)
-    if (name == kTransfers[i]) return static_cast<Transfer>(i);
+  for (size_t i = 0; i < N; ++i)
+    if (name == names[i]) return static_cast<T>(i);
   return std::nullopt;
 }
 
@@ -66,9 +70,19 @@ std::optional<StreamOptions> ReadStreamOptions(napi_env env, napi_value options)
   if (type == napi_undefined) return read;
   if (type != napi_object) return std::nullopt;
   if (const auto given = Given(env, options, "transfer")) {
-    const auto transfer = ReadTransfer(env, *given);
+    const auto transfer = ReadChoice<Transfer>(env, *given, kTransfers);
     if (!transfer) return std::nullopt;
     read.transfer = *transfer;
+  }
+  if (const auto given = Given(env, options, "gather")) {
+    const auto gather = ReadChoice<Gather>(env, *given, kGathers);
+    if (!gather) return std::nullopt;
+    read.gather = *gather;
+  }
+  if (const auto given = Given(env, options, "descriptors")) {
+    const auto descriptors = ReadChoice<Descriptors>(env, *given, kDescriptors);
+    if (!descriptors) return std::nullopt;
+    read.descriptors = *descriptors;
   }
   if (const auto given = Given(env, options, "blocks")) {
     const auto blocks = ReadWithin(env, *given, 1, 1024);
@@ -99,7 +113,7 @@ napi_value OpenStream(napi_env env, napi_callback_info call) {
     return ThrowShape(
         env, "openStream",
         "options: transfer auto, direct or kernel, blocks 1 to 1024, tileBytes 512 to "
-        "2^20, timed a boolean");
+        "2^20, timed a boolean, gather rounds or warps, descriptors mapped or fed");
   return Guarded(env, [&] {
     Device& device = *ordinal == kHostDevice ? HostDevice() : cuda::OpenDevice(*ordinal);
     return Int32(env, port->OpenStream(device, *options));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/keep_for_ever.h"
 
 namespace orbitkv::cuda {
 namespace {
@@ -49,6 +50,8 @@ Fences::Fences(CudaDevice& device, StreamPointer stream, TileArena& arena,
 }
 
 Fences::~Fences() {
+  // A lost device may still owe calls, which never come and so never let go.
+  if (device_.failed()) KeepForEver(std::shared_ptr<WakeTarget>(wake_.release(), LetGo()));
   // In a dead context these fail, and its memory ends with the process.
   if (device_.MakeCurrent() != kSuccess) return;
   for (const EventPointer event : events_) driver_.cuEventDestroy(event);

@@ -16,6 +16,17 @@ constexpr size_t kTilesLeast = 64;
 
 }  // namespace
 
+KernelCopies::KernelCopies(CudaDevice& device, const Kernels& kernels, TileArena& arena,
+                           const StreamOptions& options, uint64_t pool_shift)
+    : device_(device),
+      kernels_(kernels),
+      arena_(arena),
+      options_(options),
+      pool_shift_(pool_shift) {
+  if (options.descriptors == Descriptors::kFed)
+    feed_ = std::make_unique<DescriptorFeed>(device, arena);
+}
+
 KernelCopies::Plan KernelCopies::PlanFor(const Shape& shape) const {
   Plan plan;
   plan.inside = shape.way == Way::kInside;
@@ -42,11 +53,11 @@ Result KernelCopies::Launch(StreamPointer stream, std::span<std::byte> room, Run
   auto* tiles = reinterpret_cast<Tile*>(room.data());
   const uint32_t count = runs.Cut(plan.cutting, plan.shift, {tiles, room.size() / sizeof(Tile)});
   arena_.Commit(count * sizeof(Tile));
-  const DeviceAddress first = arena_.AddressOf(tiles);
-  if (plan.inside)
-    return kernels_.Gather(stream, first, count, plan.slicing.slices, plan.slicing.slice_bytes,
-                           plan.blocks);
-  return kernels_.Move(stream, first, count, plan.blocks);
+  if (!plan.inside) return kernels_.Move(stream, arena_.AddressOf(tiles), count, plan.blocks);
+  const DeviceAddress first =
+      feed_ != nullptr ? feed_->Feed(stream, tiles, count * sizeof(Tile)) : arena_.AddressOf(tiles);
+  return kernels_.Gather(stream, first, count, plan.slicing.slices, plan.slicing.slice_bytes,
+                         plan.blocks, options_.gather == Gather::kWarps);
 }
 
 }  // namespace orbitkv::cuda

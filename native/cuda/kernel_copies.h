@@ -2,10 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "cuda/choice.h"
 #include "cuda/cuda_device.h"
+#include "cuda/descriptor_feed.h"
 #include "cuda/runs.h"
 #include "cuda/tile_arena.h"
 
@@ -23,15 +25,10 @@ class KernelCopies {
     bool inside = false;
   };
 
-  /// `pool_shift` is added to an address of the stream's pool to get the device's; 0 nearly
-  /// everywhere.
-  KernelCopies(const CudaDevice& device, const Kernels& kernels, TileArena& arena,
-               const StreamOptions& options, uint64_t pool_shift)
-      : device_(device),
-        kernels_(kernels),
-        arena_(arena),
-        options_(options),
-        pool_shift_(pool_shift) {}
+  /// The device is entered. Throws SystemError. `pool_shift` is added to an address of the stream's
+  /// pool to get the device's; 0 nearly everywhere.
+  KernelCopies(CudaDevice& device, const Kernels& kernels, TileArena& arena,
+               const StreamOptions& options, uint64_t pool_shift);
   KernelCopies(const KernelCopies&) = delete;
   KernelCopies& operator=(const KernelCopies&) = delete;
 
@@ -47,6 +44,7 @@ class KernelCopies {
   TileArena& arena_;
   const StreamOptions options_;
   const uint64_t pool_shift_;
+  std::unique_ptr<DescriptorFeed> feed_;  // null: kernels read descriptors where they are
 };
 
 }  // namespace orbitkv::cuda

@@ -60,6 +60,7 @@ Kernels::Kernels(const Driver& driver, int architecture) : driver_(driver) {
   const Module move = Load(driver, "orbitkv_move", architecture);
   move_ = Find(driver, move, "orbitkv_move");
   gather_ = Find(driver, move, "orbitkv_gather");
+  gather_warps_ = Find(driver, move, "orbitkv_gather_warps");
   crc32_ = Find(driver, Load(driver, "orbitkv_crc32", architecture), "orbitkv_crc32");
 }
 
@@ -70,12 +71,12 @@ Result Kernels::Move(StreamPointer stream, DeviceAddress tiles, uint32_t count,
 }
 
 Result Kernels::Gather(StreamPointer stream, DeviceAddress tiles, uint32_t count, uint32_t slices,
-                       uint32_t slice_bytes, uint32_t blocks) const {
+                       uint32_t slice_bytes, uint32_t blocks, bool warps) const {
   void* arguments[] = {&tiles, &count, &slices, &slice_bytes};
   const uint32_t tiles_each = kMoveThreads / kWarpThreads / slices;
   const uint32_t grid = std::max(1u, std::min(blocks, (count + tiles_each - 1) / tiles_each));
-  return driver_.cuLaunchKernel(gather_, grid, 1, 1, kMoveThreads, 1, 1, 0, stream, arguments,
-                                nullptr);
+  return driver_.cuLaunchKernel(warps ? gather_warps_ : gather_, grid, 1, 1, kMoveThreads, 1, 1, 0,
+                                stream, arguments, nullptr);
 }
 
 Result Kernels::Crc32(StreamPointer stream, DeviceAddress pieces, uint32_t count,

@@ -38,9 +38,10 @@ class Kernels {
 
   /// All pointers are addresses of the device. At most `blocks` blocks; fewer for few tiles.
   Result Move(StreamPointer stream, DeviceAddress tiles, uint32_t count, uint32_t blocks) const;
-  /// The same inside the device: `slices` (1, 2 or 4) warps share a tile, `slice_bytes` each.
+  /// The same inside the device: `slices` (1, 2 or 4) warps share a tile, `slice_bytes` each. By
+  /// rounds of a block, or with `warps` each warp by itself.
   Result Gather(StreamPointer stream, DeviceAddress tiles, uint32_t count, uint32_t slices,
-                uint32_t slice_bytes, uint32_t blocks) const;
+                uint32_t slice_bytes, uint32_t blocks, bool warps) const;
   Result Crc32(StreamPointer stream, DeviceAddress pieces, uint32_t count, DeviceAddress lanes,
                DeviceAddress results, uint32_t blocks) const;
 
@@ -48,6 +49,7 @@ class Kernels {
   const Driver& driver_;
   Function move_;
   Function gather_;
+  Function gather_warps_;
   Function crc32_;
 };
 

@@ -35,6 +35,10 @@ class TileArena {
   DeviceAddress AddressOf(const void* pointer) const {
     return device_ + static_cast<uint64_t>(static_cast<const std::byte*>(pointer) - host_);
   }
+  /// Of a region, among the kBytes of the ring.
+  uint64_t OffsetOf(const void* region) const {
+    return static_cast<uint64_t>(static_cast<const std::byte*>(region) - host_) - kWordBytes;
+  }
   uint32_t* word() const { return reinterpret_cast<uint32_t*>(host_); }
 
  private:

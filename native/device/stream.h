@@ -28,6 +28,9 @@ struct StreamContext {
 
 /// As `Transfer` in surface.ts.
 enum class Transfer { kAuto, kDirect, kKernel };
+/// As `Gather` and `Descriptors` in surface.ts.
+enum class Gather { kRounds, kWarps };
+enum class Descriptors { kMapped, kFed };
 
 /// As in surface.ts; 0 stands for the measured default. The host has no use for any.
 struct StreamOptions {
@@ -35,6 +38,8 @@ struct StreamOptions {
   uint32_t blocks = 0;
   uint64_t tile_bytes = 0;
   bool timed = false;
+  Gather gather = Gather::kRounds;
+  Descriptors descriptors = Descriptors::kMapped;
 };
 
 /// As in surface.ts.

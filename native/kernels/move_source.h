@@ -12,6 +12,12 @@ namespace orbitkv::kernels {
 /// the host takes as long as moving their bytes. A block of 16 warps fetches the tiles of its next
 /// round in one go while it moves those of this one; `slices` (1, 2 or 4) warps share a tile, each
 /// of them `slice_bytes` (a multiple of 16) of it, the last one what is left.
+///
+/// orbitkv_gather_warps(tiles, count, slices, slice_bytes): the same, and no warp waits for
+/// another: each fetches the tile of its next slice while it moves this one. For tiles in device
+/// memory: over the bus it would ask once a slice, where a block asks once for all of its warps.
+///
+/// Without a device's compiler this text is also C++, run thread by thread by test/native/kernels.
 inline constexpr char kMoveSource[] = R"cuda(
 typedef unsigned long long u64;
 typedef unsigned int u32;
@@ -19,10 +25,14 @@ typedef unsigned int u32;
 struct Tile { u64 target; u64 source; u64 bytes; };
 
 static __device__ __forceinline__ uint4 load(const uint4* p) {
+#ifdef __CUDA_ARCH__
   uint4 v;
   asm volatile("ld.global.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
   return v;
+#else
+  return *p;
+#endif
 }
 static __device__ __forceinline__ u64 load(const u64* p) { return *(const volatile u64*)p; }
 static __device__ __forceinline__ u32 load(const u32* p) { return *(const volatile u32*)p; }
@@ -131,6 +141,31 @@ orbitkv_gather(const Tile* tiles, u32 count, u32 slices, u32 slice_bytes) {
     if (begin >= bytes) continue;
     const u64 left = bytes - begin;
     const u64 here = last || left < slice_bytes ? left : slice_bytes;
+    move(target + begin, source == 0 ? 0 : source + begin, here, lane);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(512, 2)
+orbitkv_gather_warps(const Tile* tiles, u32 count, u32 slices, u32 slice_bytes) {
+  const u32 lane = threadIdx.x % 32;
+  const u32 warps = gridDim.x * (blockDim.x / 32);
+  const u64 units = (u64)count * slices;
+  const volatile u64* words = (const volatile u64*)tiles;
+  // Slices of one tile go to different blocks, so that few tiles still use all of them.
+  u64 unit = blockIdx.x + (u64)gridDim.x * (threadIdx.x / 32);
+  u64 field = 0;
+  if (lane < 3 && unit < units) field = words[(u32)unit / slices * 3 + lane];
+  while (unit < units) {
+    const u64 target = __shfl_sync(0xffffffffu, field, 0);
+    const u64 source = __shfl_sync(0xffffffffu, field, 1);
+    const u64 bytes = __shfl_sync(0xffffffffu, field, 2);
+    const u32 slice = (u32)unit % slices;
+    unit += warps;
+    if (lane < 3 && unit < units) field = words[(u32)unit / slices * 3 + lane];
+    const u64 begin = (u64)slice * slice_bytes;
+    if (begin >= bytes) continue;
+    const u64 left = bytes - begin;
+    const u64 here = slice == slices - 1 || left < slice_bytes ? left : slice_bytes;
     move(target + begin, source == 0 ? 0 : source + begin, here, lane);
   }
 }

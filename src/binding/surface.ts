@@ -114,7 +114,17 @@ export interface StreamOptions {
   readonly tileBytes?: number
   /** Measure the device's time of each job by events: word 2 of its completion then has it in nanoseconds. */
   readonly timed?: boolean
+  /** The kernel that moves inside a device; for measuring. */
+  readonly gather?: Gather
+  /** Where that kernel finds its descriptors; for measuring. */
+  readonly descriptors?: Descriptors
 }
+
+/** By rounds of a block that fetches descriptors for all its warps (default), or each warp by itself. */
+export type Gather = 'rounds' | 'warps'
+
+/** In pinned memory of the host (default), or brought to the device by a stream beside the kernel's. */
+export type Descriptors = 'mapped' | 'fed'
 
 export interface StreamReport {
   readonly device: string

@@ -5,7 +5,7 @@ import { keysNamed, TestEngine } from '../support/engine.js'
 import { folderOf } from '../support/folder.js'
 import { endsClean, ManagerChild } from '../support/manager-child.js'
 import { needs } from '../support/needs.js'
-import { cudaFaults, useCudaShims } from '../support/shims.js'
+import { cudaFaultsOfChildren, useCudaShims } from '../support/shims.js'
 
 /** A device that meets a sticky error under a Manager, over twins of the driver and of libcufile. */
 
@@ -39,9 +39,9 @@ async function startWith(
   folder: string,
   flags: readonly string[],
 ): Promise<ManagerChild> {
-  cudaFaults(fault)
+  cudaFaultsOfChildren(fault)
   const manager = ManagerChild.launch(t, { folder, flags })
-  cudaFaults('')
+  cudaFaultsOfChildren('')
   await manager.serving()
   return manager
 }

@@ -107,6 +107,8 @@ export function environment(build: SanitizedBuild, logPath: string): NodeJS.Proc
     ...process.env,
     PATH: `${join(treeOf(build), 'plain')}:${process.env['PATH'] ?? ''}`,
     LD_PRELOAD: runtimeOf(build),
+    // Stands-in for vendors' libraries are compiled with it too, or what they order would look like races.
+    ORBITKV_TEST_SANITIZE: build.sanitize,
     // Module names are enough to judge, and a worker that was terminated leaves hundreds of blocks of Node's behind.
     ASAN_OPTIONS: `${address}:detect_leaks=1`,
     UBSAN_OPTIONS: 'print_stacktrace=0',

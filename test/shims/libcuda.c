@@ -2,7 +2,8 @@
 // with a thread, kernels are their C twins. Held strictly: every call that needs a context fails without one, every
 // version that is asked for must be the pinned one, and no pointer outside an allocation is copied.
 //
-// Faults, from the environment variable ORBITKV_SHIM when a call is made (comma separated):
+// Faults (comma separated): those of the environment variable ORBITKV_SHIM at the first call, until the file that
+// ORBITKV_SHIM_FAULTS names says others: it has 16 slots of 256 bytes, and its first byte is the one that holds.
 //   no-device         cuDeviceGetCount answers 100
 //   old-driver        cuGetProcAddress finds nothing
 //   no-memops         cuStreamWriteValue32 answers 801
@@ -41,9 +42,25 @@ static Result sticky;
 static __thread int current;
 static int context_record;
 
+static pthread_once_t faults_once = PTHREAD_ONCE_INIT;
+static const char *faults_first;
+static const char *faults_map;
+static void open_faults(void) {
+  const char *first = getenv("ORBITKV_SHIM");
+  const char *path = getenv("ORBITKV_SHIM_FAULTS");
+  faults_first = first == NULL ? "" : strdup(first);
+  if (path == NULL) return;
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  void *map = fd < 0 ? MAP_FAILED : mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+  if (map == MAP_FAILED) abort();
+  close(fd);
+  faults_map = map;
+}
+
 static const char *fault(const char *name) {
-  const char *list = getenv("ORBITKV_SHIM");
-  if (list == NULL) return NULL;
+  pthread_once(&faults_once, open_faults);
+  const int slot = faults_map == NULL ? 0 : __atomic_load_n(faults_map, __ATOMIC_ACQUIRE);
+  const char *list = slot == 0 ? faults_first : faults_map + 256 * slot;
   size_t length = strlen(name);
   while (*list) {
     if (strncmp(list, name, length) == 0) {
@@ -306,7 +323,7 @@ static Result run_kernel(const Op *op) {
   while (fault("hang")) usleep(200);
   Result injected = fault_number("sticky");
   if (injected) return injected;
-  if (op->kernel == 1 || op->kernel == 3) {
+  if (op->kernel != 2) {
     const struct Tile *tiles = (const struct Tile *)op->tiles;
     if (!reaches(op->tiles, op->bytes * sizeof *tiles)) return 700;
     for (size_t i = 0; i < op->bytes; ++i) {
@@ -506,18 +523,33 @@ API Result cuMemsetD8Async(Address to, unsigned char value, size_t bytes, Stream
 
 // ---- modules: the image is what libnvrtc's twin makes, "SHIM <name>"
 
+// Loaded modules, as the driver keeps them.
+static char *modules[64];
 API Result cuModuleLoadData(const char **module, const void *image) {
   ENTER();
   if (memcmp(image, "SHIM ", 5) != 0) return 200;
-  *module = strdup((const char *)image + 5);
-  return 0;
+  pthread_mutex_lock(&lock);
+  int at = 0;
+  while (at < 64 && modules[at]) ++at;
+  if (at < 64) *module = modules[at] = strdup((const char *)image + 5);
+  pthread_mutex_unlock(&lock);
+  return at < 64 ? 0 : 2;
 }
 API Result cuModuleGetFunction(intptr_t *function, const char *module, const char *name) {
   ENTER();
-  const int inside = strcmp(module, "orbitkv_move") == 0 && strcmp(name, "orbitkv_gather") == 0;
-  if (strcmp(module, name) != 0 && !inside) return 500;
-  *function = strcmp(name, "orbitkv_move") == 0 ? 1 : strcmp(name, "orbitkv_crc32") == 0 ? 2 : 3;
-  return 0;
+  static const struct {
+    const char *module, *name;
+    intptr_t function;
+  } known[] = {{"orbitkv_move", "orbitkv_move", 1},
+               {"orbitkv_crc32", "orbitkv_crc32", 2},
+               {"orbitkv_move", "orbitkv_gather", 3},
+               {"orbitkv_move", "orbitkv_gather_warps", 4}};
+  for (size_t i = 0; i < sizeof known / sizeof *known; ++i) {
+    if (strcmp(module, known[i].module) != 0 || strcmp(name, known[i].name) != 0) continue;
+    *function = known[i].function;
+    return 0;
+  }
+  return 500;
 }
 API Result cuLaunchKernel(intptr_t function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                           unsigned bz, unsigned shared, Stream *s, void **arguments, void **extra) {
@@ -532,7 +564,7 @@ API Result cuLaunchKernel(intptr_t function, unsigned gx, unsigned gy, unsigned 
     op.lanes = *(Address *)arguments[2];
     op.results = *(Address *)arguments[3];
   }
-  if (function == 3) {
+  if (function == 3 || function == 4) {
     const uint32_t slices = *(uint32_t *)arguments[2];
     if ((slices != 1 && slices != 2 && slices != 4) || *(uint32_t *)arguments[3] % 16 || bx != 512) return 1;
   }

@@ -1,6 +1,6 @@
 import { crc32 } from 'node:zlib'
 import type { ExecutionContext } from 'ava'
-import type { Native, Transfer } from '../../src/binding/surface.js'
+import type { Native, StreamOptions, Transfer } from '../../src/binding/surface.js'
 import { CudaLane } from './cuda-lane.js'
 import type { Body } from './needs.js'
 
@@ -63,6 +63,16 @@ export function firstDifference(mine: Uint8Array, expected: Uint8Array): number 
   if (Buffer.compare(mine, expected) === 0) return -1
   return mine.findIndex((byte, i) => byte !== expected[i])
 }
+
+/** Every way to move inside a device. */
+const GATHERS = [
+  {},
+  { gather: 'warps' },
+  { descriptors: 'fed' },
+  { gather: 'warps', descriptors: 'fed' },
+] as const satisfies readonly StreamOptions[]
+const GATHER_NAME = ({ gather = 'rounds', descriptors = 'mapped' }: StreamOptions): string =>
+  `by ${gather} over ${descriptors} descriptors`
 
 interface Memory {
   readonly mapping: number
@@ -146,25 +156,52 @@ export function declareCudaClaims(declare: (title: string, body: Body) => void, 
     t.is(firstDifference(lane.poolBytes, expected), -1)
   })
 
-  declare('CUDA: gather and scatter move exact bytes inside the device, whatever the alignment', (t) => {
-    const { runs, end } = scattered(13, [...SIZES, BIG, ...SIZES])
-    const lane = new CudaLane(native, KIB)
-    t.teardown(() => lane.close())
-    const content = patterned(end, 9)
-    const from = memory(t, content)
-    const to = memory(t, new Uint8Array(end).fill(GUARD))
-    t.is(
-      lane.move(
-        1,
-        runs.flatMap(({ at, other, bytes }) => [to.mapping, at, from.mapping, other, bytes]),
-      ),
-      0,
+  for (const options of GATHERS) {
+    declare(
+      `CUDA: gather and scatter ${GATHER_NAME(options)} move exact bytes inside the device, whatever the alignment`,
+      (t) => {
+        const { runs, end } = scattered(13, [...SIZES, BIG, ...SIZES])
+        const lane = new CudaLane(native, KIB, { transfer: 'kernel', ...options })
+        t.teardown(() => lane.close())
+        const content = patterned(end, 9)
+        const from = memory(t, content)
+        const to = memory(t, new Uint8Array(end).fill(GUARD))
+        t.is(
+          lane.move(
+            1,
+            runs.flatMap(({ at, other, bytes }) => [to.mapping, at, from.mapping, other, bytes]),
+          ),
+          0,
+        )
+        t.deepEqual(lane.reap(1), [{ tag: 1, result: 0, nanoseconds: 0 }])
+        const expected = new Uint8Array(end).fill(GUARD)
+        for (const { at, other, bytes } of runs) expected.set(content.subarray(other, other + bytes), at)
+        t.is(firstDifference(to.read(), expected), -1)
+        t.is(firstDifference(from.read(), content), -1)
+      },
     )
-    t.deepEqual(lane.reap(1), [{ tag: 1, result: 0, nanoseconds: 0 }])
-    const expected = new Uint8Array(end).fill(GUARD)
-    for (const { at, other, bytes } of runs) expected.set(content.subarray(other, other + bytes), at)
+  }
+
+  declare('CUDA: descriptors that are fed are those of their own job, however many jobs pass through the ring', (t) => {
+    const count = 12_000
+    const lane = new CudaLane(native, KIB, { transfer: 'kernel', gather: 'warps', descriptors: 'fed' })
+    t.teardown(() => lane.close())
+    const content = patterned(2 * count * 16, 19)
+    const from = memory(t, content)
+    const to = memory(t, new Uint8Array(content.length).fill(GUARD))
+    const expected = new Uint8Array(content.length).fill(GUARD)
+    // Together five times what the ring holds; each job moves other runs than the one before it.
+    for (let job = 0; job < 80; job++) {
+      const list: number[] = []
+      for (let i = job % 7; i < count; i += 1 + (job % 3)) {
+        const at = 2 * ((i * 7919 + job) % count) * 16
+        list.push(to.mapping, at, from.mapping, at, 16)
+        expected.set(content.subarray(at, at + 16), at)
+      }
+      t.is(lane.move(job, list), 0)
+    }
+    t.true(lane.reap(80).every(({ result }) => result === 0))
     t.is(firstDifference(to.read(), expected), -1)
-    t.is(firstDifference(from.read(), content), -1)
   })
 
   declare('CUDA: checksums of device memory are those of zlib, of any size, alignment and stride', (t) => {

@@ -5,7 +5,7 @@ import { loadNative } from '../../src/binding/load.js'
 import type { StreamOptions } from '../../src/binding/surface.js'
 import { firstDifference } from './cuda-claims.js'
 import { CudaLane } from './cuda-lane.js'
-import { cudaFaults } from './shims.js'
+import { cudaFaults, prepareCudaFaults } from './shims.js'
 
 /**
  * One fault of a CUDA driver, in a process of its own, because a lost device is lost to its process. Usage:
@@ -19,6 +19,7 @@ const EOPNOTSUPP = -95
 const BYTES = 256 * 1024
 const PAGE = 4096
 
+prepareCudaFaults()
 const native = loadNative()
 const uuid = (): string => native.cudaProbe().devices[0]?.uuid ?? ''
 

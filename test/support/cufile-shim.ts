@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { ExecutionContext } from 'ava'
 import { folderOf } from './folder.js'
+import { sanitizerFlags } from './shims.js'
 
 const SOURCE = fileURLToPath(new URL('../../../test/shims/libcufile/cufile.c', import.meta.url))
 
@@ -39,7 +40,18 @@ export class CuFileShim {
   constructor(folder: string) {
     this.folder = folder
     this.library = join(this.folder, 'libcufile.so.0')
-    execFileSync('gcc', ['-shared', '-fPIC', '-O1', '-Wall', '-Werror', '-o', this.library, SOURCE, '-ldl'])
+    execFileSync('gcc', [
+      '-shared',
+      '-fPIC',
+      '-O1',
+      '-Wall',
+      '-Werror',
+      ...sanitizerFlags(),
+      '-o',
+      this.library,
+      SOURCE,
+      '-ldl',
+    ])
   }
 
   /** Tells the calls of one name what to do from now on; the file appears whole. */

@@ -1,8 +1,23 @@
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync } from 'node:fs'
+import {
+  existsSync,
+  ftruncateSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  writeSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+
+/** What a library that stands in for another is compiled with in a process that a sanitizer watches (test/sanitize). */
+export function sanitizerFlags(): string[] {
+  const sanitize = process.env['ORBITKV_TEST_SANITIZE']
+  return sanitize === undefined || sanitize === '' ? [] : [`-fsanitize=${sanitize}`, '-g1', '-fno-omit-frame-pointer']
+}
 
 /**
  * Builds a library of test/shims, which stands in for one of a vendor, and returns its path. Kept under build/ for as
@@ -12,15 +27,24 @@ export function shim(name: 'libcuda' | 'libnvrtc'): string {
   const root = process.cwd()
   const source = join(root, 'test/shims', `${name}.c`)
   const compiler = process.env['CC'] ?? 'gcc'
-  const hash = createHash('sha256').update(compiler).update(readFileSync(source)).digest('hex').slice(0, 16)
+  const sanitized = sanitizerFlags()
+  const hash = createHash('sha256')
+    .update([compiler, ...sanitized].join(' '))
+    .update(readFileSync(source))
+    .digest('hex')
+    .slice(0, 16)
   const folder = join(root, 'build', 'shims')
   const library = join(folder, `${name}-${hash}.so`)
   if (existsSync(library)) return library
   mkdirSync(folder, { recursive: true })
   const made = `${library}.${process.pid}`
-  const built = spawnSync(compiler, ['-shared', '-fPIC', '-O1', '-Wall', '-o', made, source, '-lpthread', '-lrt'], {
-    encoding: 'utf8',
-  })
+  const built = spawnSync(
+    compiler,
+    ['-shared', '-fPIC', '-O1', '-Wall', ...sanitized, '-o', made, source, '-lpthread', '-lrt'],
+    {
+      encoding: 'utf8',
+    },
+  )
   if (built.status !== 0) throw new Error(`${compiler} cannot build ${source}: ${built.stderr ?? built.error}`)
   renameSync(made, library)
   return library
@@ -31,9 +55,38 @@ export function useCudaShims(): void {
   process.env['ORBITKV_LIBCUDA'] = shim('libcuda')
   process.env['ORBITKV_LIBNVRTC'] = shim('libnvrtc')
   process.env['ORBITKV_KERNEL_CACHE'] = mkdtempSync(join(tmpdir(), 'orbitkv-kernels-'))
+  if (faultsFile === null) prepareCudaFaults()
+}
+
+/** Bytes of one list of faults in the file that the twin of libcuda maps; the first byte says which one holds. */
+const FAULTS_BYTES = 256
+const FAULTS_SLOTS = 16
+let faultsFile: number | null = null
+let faultsSlot = 0
+
+/**
+ * Makes the file by which the twin of libcuda is told faults; before its first call. No variable of the environment does:
+ * threads of the twin would read it while this one changes it.
+ */
+export function prepareCudaFaults(): void {
+  const path = join(mkdtempSync(join(tmpdir(), 'orbitkv-faults-')), 'faults')
+  faultsFile = openSync(path, 'w+')
+  ftruncateSync(faultsFile, FAULTS_BYTES * FAULTS_SLOTS)
+  process.env['ORBITKV_SHIM_FAULTS'] = path
 }
 
 /** Faults of the twin of libcuda from now on; none with an empty text. */
 export function cudaFaults(faults: string): void {
+  if (faultsFile === null) throw new Error('prepareCudaFaults() comes first')
+  faultsSlot = (faultsSlot % (FAULTS_SLOTS - 1)) + 1
+  const slot = Buffer.alloc(FAULTS_BYTES)
+  if (slot.write(faults) !== faults.length || faults.length >= FAULTS_BYTES)
+    throw new Error(`too many faults: ${faults}`)
+  writeSync(faultsFile, slot, 0, FAULTS_BYTES, faultsSlot * FAULTS_BYTES)
+  writeSync(faultsFile, Uint8Array.of(faultsSlot), 0, 1, 0)
+}
+
+/** Faults that the twin of libcuda of a process begins with, of processes that are started from now on. */
+export function cudaFaultsOfChildren(faults: string): void {
   process.env['ORBITKV_SHIM'] = faults
 }

@@ -1,0 +1,33 @@
+#include "cuda/descriptor_feed.h"
+
+namespace orbitkv::cuda {
+
+DescriptorFeed::DescriptorFeed(CudaDevice& device, const TileArena& arena)
+    : device_(device),
+      driver_(device.driver()),
+      arena_(arena),
+      memory_(device.Allocate(TileArena::kBytes, &mirror_)) {
+  driver_.Require(driver_.cuEventCreate(&fed_, kEventNoTiming), "Cannot make an event");
+  const Result made = driver_.cuStreamCreate(&stream_, kStreamNonBlocking);
+  if (made != kSuccess) driver_.cuEventDestroy(fed_);
+  driver_.Require(made, "Cannot make a stream");
+}
+
+DescriptorFeed::~DescriptorFeed() {
+  // In a dead context these fail, and its memory ends with the process. What a refused feed has
+  // left on the stream reads the arena, which goes after it.
+  if (device_.MakeCurrent() != kSuccess) return;
+  driver_.cuStreamSynchronize(stream_);
+  driver_.cuEventDestroy(fed_);
+  driver_.cuStreamDestroy(stream_);
+}
+
+DeviceAddress DescriptorFeed::Feed(StreamPointer stream, const void* region, size_t bytes) {
+  const DeviceAddress place = mirror_ + arena_.OffsetOf(region);
+  const bool fed = !device_.Note(driver_.cuMemcpyHtoDAsync(place, region, bytes, stream_)) &&
+                   driver_.cuEventRecord(fed_, stream_) == kSuccess &&
+                   driver_.cuStreamWaitEvent(stream, fed_, 0) == kSuccess;
+  return fed ? place : arena_.AddressOf(region);
+}
+
+}  // namespace orbitkv::cuda

@@ -1,0 +1,123 @@
+import { execFile, spawnSync } from 'node:child_process'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { ExecutionContext } from 'ava'
+import { folderOf } from '../support/folder.js'
+import { needs } from '../support/needs.js'
+
+/**
+ * The kernels' own text, run as C++ thread by thread (test/native/kernels/device.h): right on a device needs a GPU, but
+ * what is wrong here is wrong there. Twins of the text, each broken in one place, must be found by the same claims.
+ */
+
+const root = process.cwd()
+const compiler = process.env['CXX'] ?? 'g++'
+const held = needs(
+  spawnSync(compiler, ['--version']).status === 0,
+  `${compiler} is not here, and kernels are compiled by the test`,
+)
+
+/** The text between R"cuda( and )cuda". */
+function textOf(name: 'move' | 'crc32'): string {
+  const source = readFileSync(join(root, 'native/kernels', `${name}_source.h`), 'utf8')
+  const text = /R"cuda\(([\s\S]*?)\)cuda"/.exec(source)?.[1]
+  if (text === undefined) throw new Error(`native/kernels/${name}_source.h has no kernel`)
+  return text
+}
+
+const CODEC = readdirSync(join(root, 'native/codec'))
+  .filter((file) => /^crc32.*\.cc$/.test(file))
+  .map((file) => `native/codec/${file}`)
+const SOURCES = [
+  'test/native/kernels/claims.cc',
+  ...['choice', 'runs', 'checksum_pieces'].map((n) => `native/cuda/${n}.cc`),
+]
+
+/** A place in the text of a kernel, and what a careless hand would make of it. */
+interface Twin {
+  readonly what: string
+  readonly kernel: 'move' | 'gather' | 'gather_warps' | 'crc32'
+  readonly right: string
+  readonly wrong: string
+}
+
+const twin = (what: string, kernel: Twin['kernel'], right: string, wrong: string): Twin => ({
+  what,
+  kernel,
+  right,
+  wrong,
+})
+
+const TWINS: readonly Twin[] = [
+  twin('one buffer for two rounds', 'gather', 'buffer ^= 1', 'buffer ^= 0'),
+  twin('tiles that nobody waits for', 'gather', '__syncthreads();\n    const u64 next', 'const u64 next'),
+  twin('slices that are never cut short', 'gather', 'last || left < slice_bytes ? left', 'last ? left'),
+  twin('a slice of the tile after its own', 'gather_warps', 'unit += warps;', 'unit += warps + 1;'),
+  twin('a stride of two grids', 'gather_warps', 'unit += warps;', 'unit += 2 * warps;'),
+  twin('the wrong part of a tile', 'gather_warps', '(u32)unit % slices', '0 * slices'),
+  twin('wide accesses whatever the alignment', 'move', 'apart % 16 == 0', 'apart % 8 == 0'),
+  twin('no last byte', 'move', 'if (done < bytes) bytes_of', 'if (done + 1 < bytes) bytes_of'),
+  twin('padding that stays', 'move', 'if (source == 0) zero(target, bytes, lane)', 'if (source == 0) return'),
+  twin('the weight of another lane', 'crc32', 'lanes)[lane]', 'lanes)[lane ^ 1]'),
+  twin(
+    'a table that nobody waits for',
+    'crc32',
+    'table[k][id] = entry;\n  }\n  __syncthreads();',
+    'table[k][id] = entry;\n  }',
+  ),
+]
+
+const right = { move: textOf('move'), crc32: textOf('crc32') }
+const fileOf = ({ kernel }: Twin) => (kernel === 'crc32' ? 'crc32' : 'move')
+
+/** A text under a namespace of its own; without C's linkage, of which there is one name a program. */
+const named = (name: string, { move, crc32 }: typeof right) =>
+  `namespace ${name} {\n${move}\nnamespace checksums {\n${crc32}\n}\n}\n`.replaceAll('extern "C" ', '')
+
+/** How it ended: its exit code or a signal, or that it did not; and everything that it said. Nobody else is kept waiting. */
+function run(
+  program: string,
+  args: readonly string[],
+): Promise<{ readonly end: number | string; readonly said: string }> {
+  return new Promise((resolve) => {
+    const child = execFile(program, args, { cwd: root, timeout: 300_000 }, (_, stdout, stderr) =>
+      resolve({
+        end: child.killed ? 'never' : (child.exitCode ?? child.signalCode ?? 'not begun'),
+        said: `${stdout}${stderr}`,
+      }),
+    )
+  })
+}
+
+/** All texts in one program, because the compiler takes longer than every run of it. */
+async function build(t: ExecutionContext): Promise<string> {
+  const folder = folderOf(t)
+  const program = join(folder, 'claims')
+  const broken = TWINS.map((each) => {
+    const file = fileOf(each)
+    return { ...right, [file]: right[file].replace(each.right, each.wrong) }
+  })
+  const texts = [right, ...broken].map((text, i) => named(`text${i}`, text))
+  const table = texts.map((_, i) => `ORBITKV_TEXT(text${i}),`).join(' ')
+  writeFileSync(join(folder, 'texts.inc'), `${texts.join('')}const Text kTexts[] = {${table}};\n`)
+  const flags = ['-std=c++20', '-O1', '-Wno-unknown-pragmas', '-fsanitize=undefined', '-fno-sanitize-recover=all']
+  const paths = ['-Inative', '-Itest/native/kernels', `-DTEXTS="${join(folder, 'texts.inc')}"`]
+  const { end, said } = await run(compiler, [...flags, ...paths, ...SOURCES, ...CODEC, '-o', program])
+  if (end !== 0) throw new Error(`${compiler} cannot build the kernels: ${said}`)
+  return program
+}
+
+held('kernels: every byte of every run arrives once and none beside it, whatever the order of threads', async (t) => {
+  t.timeout(900_000)
+  for (const each of TWINS)
+    t.is(right[fileOf(each)].split(each.right).length, 2, `${each.what}: the place is there once`)
+  const program = await build(t)
+  for (const kernel of ['move', 'gather', 'gather_warps', 'crc32']) {
+    t.deepEqual(await run(program, [kernel, '0']), { end: 0, said: 'every claim held\n' }, kernel)
+  }
+  for (const [i, { what, kernel }] of TWINS.entries()) {
+    const { end } = await run(program, [kernel, `${i + 1}`])
+    // A wild address ends it by a signal: that is found too.
+    t.false([0, 'never', 'not begun'].includes(end), `${kernel} with ${what} is found: ${end}`)
+  }
+})
