@@ -110,7 +110,7 @@ const ENTRIES_MAX = 1 << 26
 export class RunningManager {
   readonly report: StartReport
   readonly metrics: Registry
-  private readonly release: () => void
+  private readonly release: (orderly: boolean) => void
   private readonly lanes: readonly LaneHandle[]
   private readonly seat: MainSeat
   private readonly outbox: Outbox<ControlRequest>
@@ -135,7 +135,7 @@ export class RunningManager {
     drained: Promise<number>
     drainAsked: Promise<void>
     ssd: SsdStatus | null
-    release: () => void
+    release: (orderly: boolean) => void
   }) {
     this.report = parts.report
     this.release = parts.release
@@ -204,11 +204,13 @@ export class RunningManager {
       staging: chosen === null ? [] : stagingDevices(devices, chosen.routes),
     }
     const leaveExit = endNativeWorkAtExit(native)
-    const release = () => {
+    const release = (orderly: boolean) => {
       leaveExit()
-      chosen?.close()
+      const code = chosen?.close() ?? 0
       shards.close()
       native.closePool(memory.report.pool)
+      // After a death a device may still have what its lane left: the addon keeps that for ever.
+      invariant(!orderly || code === 0, 'cuFile closes when nothing of it is in flight', { code })
     }
     const crew = new Crew(wire(report), onDeath)
     try {
@@ -224,7 +226,7 @@ export class RunningManager {
       )
     } catch (error) {
       await crew.dismiss()
-      release()
+      release(false)
       throw error
     }
   }
@@ -237,7 +239,7 @@ export class RunningManager {
     report: StartReport,
     uids: readonly number[],
     events: ManagerEvents,
-    release: () => void,
+    release: (orderly: boolean) => void,
   ): Promise<RunningManager> {
     const { wiring, lanes } = crew
     const { config } = report
@@ -338,7 +340,7 @@ export class RunningManager {
     for (const [name, value] of this.gauges()) {
       if (value !== 0 && !CONTENT_GAUGES.has(name.replace(/\{.*/, ''))) leaks[name] = value
     }
-    this.release()
+    this.release(true)
     return { unfinished, leaks }
   }
 
@@ -358,7 +360,7 @@ export class RunningManager {
     await Promise.all(this.lanes.map((lane) => lane.terminate()))
     this.seat.close()
     for (const [fd, inode] of this.handed) closeIfStill(fd, inode)
-    this.release()
+    this.release(false)
   }
 }
 

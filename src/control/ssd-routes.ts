@@ -1,4 +1,4 @@
-import { chmodSync, mkdirSync, mkdtempSync, truncateSync } from 'node:fs'
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, truncateSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { opening } from '../binding/errors.js'
@@ -20,8 +20,8 @@ import type { OpenShards } from './shards.js'
 /** The routes of a start, and cuFile when they use it. */
 export interface ChosenRoutes {
   readonly routes: SsdRoutes
-  /** Closes cuFile once every lane has ended; nothing when it is not open. */
-  close(): void
+  /** Closes cuFile once every lane has ended. 0, or -errno or minus a status: something of it is still in use. */
+  close(): number
 }
 
 /** What is known before anything is opened. */
@@ -61,17 +61,19 @@ export function chooseRoutes(
   const places = shards.reports.map(({ path, bytes, filesystem }) => ({ path, bytes, filesystem }))
   const facts = factsOf(config, cuda, cudaDevices, places)
   const first = selectSsd(facts)
-  const cufile = first.kind === 'open-cufile' ? openCufile(native, first.mode, config.socketPath, shards) : null
-  const selection = cufile === null ? first : selectSsd({ ...facts, cufile })
+  const opened = first.kind === 'open-cufile' ? openCufile(native, first.mode, config.socketPath, shards) : null
+  const selection = opened === null ? first : selectSsd({ ...facts, cufile: opened.facts })
   switch (selection.kind) {
     case 'off':
       return null
     case 'refused':
-      closeCufile(native, cufile)
+      opened?.close()
       throw errorOf(selection.code, selection.message, selection.values)
     case 'routes':
-      if (selection.backend === 'uring') closeCufile(native, cufile)
-      return { routes: selection, close: () => closeCufile(native, selection.backend === 'cufile' ? cufile : null) }
+      if (opened === null || selection.backend === 'cufile')
+        return { routes: selection, close: () => opened?.close() ?? 0 }
+      opened.close()
+      return { routes: selection, close: () => 0 }
     default:
       invariant(false, 'cuFile is opened once', { kind: selection.kind })
   }
@@ -91,9 +93,26 @@ function hostStaging(): boolean {
   return process.env['ORBITKV_CUFILE_HOST_STAGING'] === '1'
 }
 
+/** libcufile as a start has opened it, and what that came to. */
+interface OpenedCufile {
+  readonly facts: CufileFacts
+  /** As ChosenRoutes. */
+  close(): number
+}
+
+function openCufile(native: Native, mode: CufileMode, socketPath: string | null, shards: OpenShards): OpenedCufile {
+  const log = cufileLog(socketPath)
+  const facts = registerAll(native, mode, log.folder, shards)
+  const close = () => {
+    const code = facts.report.available ? native.closeCuFile() : 0
+    log.remove()
+    return code
+  }
+  return { facts, close }
+}
+
 /** Opens the driver, registers every shard, then reserves their space: each step only when the one before held. */
-function openCufile(native: Native, mode: CufileMode, socketPath: string | null, shards: OpenShards): CufileFacts {
-  const logFolder = opening('folder', () => cufileLogFolder(socketPath))
+function registerAll(native: Native, mode: CufileMode, logFolder: string, shards: OpenShards): CufileFacts {
   const report = native.openCuFile({
     library: process.env['ORBITKV_CUFILE_LIBRARY'] ?? '',
     nativeOnly: mode === 'native',
@@ -127,17 +146,19 @@ function cutBack(path: string): string[] {
   }
 }
 
-function closeCufile(native: Native, cufile: CufileFacts | null): void {
-  if (cufile === null || !cufile.report.available) return
-  const code = native.closeCuFile()
-  invariant(code === 0, 'cuFile closes when nothing of it is in flight', { code })
-}
-
-/** The library writes a log into the working directory unless it is told another; ours is private to this user. */
-function cufileLogFolder(socketPath: string | null): string {
-  if (socketPath === null) return mkdtempSync(join(tmpdir(), 'orbitkv-cufile-'))
+/**
+ * The library writes a log into the working directory unless it is told another; ours is private to this user. Beside
+ * the socket it stays for whoever asks; without one it goes with the runtime.
+ */
+function cufileLog(socketPath: string | null): { readonly folder: string; remove(): void } {
+  if (socketPath === null) {
+    const folder = opening('folder', () => mkdtempSync(join(tmpdir(), 'orbitkv-cufile-')))
+    return { folder, remove: () => rmSync(folder, { recursive: true, force: true }) }
+  }
   const folder = join(dirname(socketPath), 'cufile-log')
-  mkdirSync(folder, { recursive: true, mode: 0o700 })
-  chmodSync(folder, 0o700)
-  return folder
+  opening('folder', () => {
+    mkdirSync(folder, { recursive: true, mode: 0o700 })
+    chmodSync(folder, 0o700)
+  })
+  return { folder, remove: () => {} }
 }

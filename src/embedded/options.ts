@@ -1,6 +1,7 @@
 import type { LaneDeath } from '../actors/runtime/spawn.js'
 import { type ManagerConfig, POLICY_DEFAULTS } from '../control/config.js'
 import type { DeviceChoice } from '../control/devices.js'
+import { ConfigError } from '../shared/base/errors.js'
 
 /** The SSD tier of a runtime. */
 export interface SsdOptions {
@@ -23,7 +24,8 @@ export interface OpenOptions {
   /** None: pages live in DRAM alone. */
   readonly ssd?: SsdOptions
   /**
-   * How pages on SSD come back. `dram`, the default: read into the pool during the query. `uring`: leased during the
+   * How pages on SSD come back; unless given, as `ssdBackend` reads. `dram`: read into the pool during the query, as
+   * io_uring does by itself. `uring`: leased during the
    * query, and read during the restore into a window that leaves the pool's content alone. `cufile`: leased, and read
    * during the restore through registered memory of the device; needs `ssdBackend` auto or cufile.
    */
@@ -55,9 +57,16 @@ export interface OpenOptions {
 
 const MIB = 1024 * 1024
 
-/** The Manager's configuration of a runtime. */
+/** The Manager's configuration of a runtime. @throws ConfigError config_conflict */
 export function configOf(options: OpenOptions): ManagerConfig {
-  const { ssd } = options
+  const { ssd, ssdBackend = 'uring', readRoute } = options
+  if (readRoute === 'dram' && ssdBackend !== 'uring') {
+    throw new ConfigError(
+      'config_conflict',
+      `Cannot read into DRAM with ssdBackend '${ssdBackend}', which may read by cuFile: leave readRoute unset, or name uring`,
+      { readRoute, ssdBackend },
+    )
+  }
   return {
     io: options.io ?? 'uring',
     poolBytes: options.poolBytes,
@@ -66,8 +75,8 @@ export function configOf(options: OpenOptions): ManagerConfig {
     ssdPaths: ssd?.paths ?? [],
     ssdCapacityBytes: ssd?.capacityBytes ?? 0,
     ssdShardsPerPath: ssd?.shardsPerPath ?? 1,
-    ssdBackend: ssd === undefined ? null : (options.ssdBackend ?? 'uring'),
-    ssdReadPath: options.readRoute === undefined || options.readRoute === 'dram' ? null : options.readRoute,
+    ssdBackend: ssd === undefined ? null : ssdBackend,
+    ssdReadPath: readRoute === undefined || readRoute === 'dram' ? null : readRoute,
     devices: options.devices ?? 'none',
     queryBudgetBytes: options.queryBudgetBytes ?? null,
     queryInstanceBudgetBytes: options.queryInstanceBudgetBytes ?? null,

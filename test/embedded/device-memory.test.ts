@@ -1,14 +1,16 @@
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import type { ExecutionContext } from 'ava'
 import { loadNative } from '../../src/binding/load.js'
 import { layoutOf, segmentOffset } from '../../src/embedded/engine-layout.js'
-import { type Engine, OrbitKV } from '../../src/index.js'
+import { Runtime } from '../../src/embedded/runtime.js'
+import { ClosedError, type Engine, OrbitKV } from '../../src/index.js'
 import { CuFileShim, shimMissing } from '../support/cufile-shim.js'
 import { directIoWorks } from '../support/direct-io.js'
-import { contentOf, keysOf, metricOf } from '../support/engine-content.js'
+import { contentOf, keysOf, killLane, metricOf } from '../support/engine-content.js'
 import { folderOf } from '../support/folder.js'
 import { needs } from '../support/needs.js'
-import { open } from '../support/runtime-bed.js'
+import { open, optionsOf } from '../support/runtime-bed.js'
 import { useCudaShims } from '../support/shims.js'
 
 /**
@@ -114,6 +116,10 @@ function addresses(): number[] {
   return [...found].map(([, start]) => Number.parseInt(start as string, 16))
 }
 
+function cufileFolders(): string[] {
+  return readdirSync(tmpdir()).filter((name) => name.startsWith('orbitkv-cufile-'))
+}
+
 async function onSsdAlone(kv: OrbitKV, engine: Engine, memory: DevicePages, keys: readonly Buffer[]): Promise<void> {
   memory.compute()
   await engine.publish(keys, pages)
@@ -171,6 +177,32 @@ for (const [route, options] of ROUTES) {
     },
   )
 }
+
+ssdTest(
+  'Runtime: a death while staging is registered is reported, ends everything, and leaves the memory to its owner',
+  async (t) => {
+    useCuFile(t)
+    const folders = cufileFolders()
+    const memory = new DevicePages()
+    const reports: string[] = []
+    const options = optionsOf(t, { readRoute: 'cufile', ssdBackend: 'cufile', devices: 'all' })
+    const runtime = await Runtime.open({ ...options, onDeath: ({ name }) => void reports.push(name) })
+    const kv = Reflect.construct(OrbitKV, [runtime]) as OrbitKV
+    const engine = await kv.register({ ...SHAPE, memory: memory.lent })
+    const keys = keysOf(t.title, SHAPE.pages)
+    await onSsdAlone(kv, engine, memory, keys)
+    await engine.restore(await engine.query(keys), pages)
+    t.true((await metricOf(kv, 'orbitkv_ssd_gpu_staging_bytes')) > 0)
+    killLane(runtime, 'ssd-worker-cuda0')
+    t.is((await kv.died).name, 'ssd-worker-cuda0')
+    t.is(kv.health().status, 'died')
+    t.is((await t.throwsAsync(engine.query(keys), { instanceOf: ClosedError }))?.code, 'manager_gone')
+    t.deepEqual(reports, ['ssd-worker-cuda0'])
+    t.deepEqual(memory.wrong(pages), [])
+    memory.free()
+    t.deepEqual(cufileFolders(), folders, "the folder of the library's log goes with the runtime")
+  },
+)
 
 testOverTwin(
   'OrbitKV: pages on a device go to DRAM and back without an SSD tier, and so for the next engine on the same memory',

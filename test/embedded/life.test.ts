@@ -62,6 +62,10 @@ test.serial('OrbitKV: options that cannot work are refused with the rule', async
   t.is(await refused({ poolBytes: 16 * MIB, queryBudgetBytes: 17 * MIB }), 'config_conflict')
   const ssd = { paths: [join(folderOf(t), 'kv.dat')], capacityBytes: 1000 }
   t.is(await refused({ poolBytes: 16 * MIB, ssd }), 'config_bad_value')
+  // A route that is named is had or refused: cuFile would take these reads.
+  for (const ssdBackend of ['auto', 'cufile'] as const) {
+    t.is(await refused({ poolBytes: 16 * MIB, ssd, ssdBackend, readRoute: 'dram' }), 'config_conflict')
+  }
 })
 
 testWithSsd(
