@@ -4,7 +4,8 @@ import type { ExecutionContext } from 'ava'
 import { loadNative } from '../../src/binding/load.js'
 import type { CudaDevice } from '../../src/binding/surface.js'
 import { folderOf } from '../support/folder.js'
-import { endsClean, ManagerChild } from '../support/manager-child.js'
+import { type GateManager, gateManager } from '../support/gate-manager.js'
+import { ManagerChild } from '../support/manager-child.js'
 import { needs } from '../support/needs.js'
 
 /** What the tests of this folder need: one CUDA device that works, and io_uring. */
@@ -68,13 +69,8 @@ export function diskFolder(t: ExecutionContext): string {
 /** Descriptors that the driver opens for itself once memory of other processes has been mapped, and keeps. */
 const DRIVER_FDS_MAX = 32
 
-export interface DeviceManager {
-  readonly manager: ManagerChild
+export interface DeviceManager extends GateManager {
   readonly folder: string
-  /** Counters since the start, by how much they have risen since the last call. */
-  risen(name: string): Promise<number>
-  /** Every ownership gauge is zero, and it drains clean. */
-  ends(): Promise<void>
 }
 
 /** A Manager that serves the device, with an SSD tier on a disk. */
@@ -84,23 +80,16 @@ export async function startManager(
   flags: readonly string[] = [],
 ): Promise<DeviceManager> {
   const folder = diskFolder(t)
-  const all = ['--devices', 'all', '--pool-size', '256mb', '--ssd-cache-capacity', '512mb', ...flags]
+  const usual = [
+    ['--devices', 'all'],
+    ['--pool-size', '256mb'],
+    ['--ssd-cache-capacity', '512mb'],
+  ].filter(([name]) => !flags.includes(name as string))
   const manager = await ManagerChild.start(t, {
     folder,
-    flags: [...route.flags, ...all],
+    flags: [...route.flags, ...usual.flat(), ...flags],
     launcher: route.launcher,
     ...(flags.includes('--ssd-cache-path') ? { shard: null } : { shard: join(folder, 'shard.dat') }),
   })
-  const seen = new Map<string, number>()
-  return {
-    manager,
-    folder,
-    async risen(name) {
-      const value = await manager.metric(name)
-      const risen = value - (seen.get(name) ?? 0)
-      seen.set(name, value)
-      return risen
-    },
-    ends: () => endsClean(t, manager, DRIVER_FDS_MAX),
-  }
+  return { ...gateManager(t, manager, DRIVER_FDS_MAX), folder }
 }

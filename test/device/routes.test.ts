@@ -1,49 +1,16 @@
-import { ENGINE_LAYOUTS, type EngineShape, keysNamed, TestEngine } from '../support/engine.js'
+import { keysNamed, TestEngine } from '../support/engine.js'
+import { claimLayouts } from '../support/layout-claims.js'
 import { CUFILE_ROUTE, gpu, startManager, testOnGpu, URING_ROUTES } from './gpu.js'
 
 const KIB = 1024
-const MIB = 1024 * KIB
-
-/** Shapes whose pages are hard to move: unaligned segments, a page above a staging slot, many small layers. */
-const SHAPES: readonly (readonly [string, Partial<EngineShape>, number])[] = [
-  ...ENGINE_LAYOUTS.map((layout) => [`${layout}, 1,000 byte segments`, { layout }, 8] as const),
-  ...ENGINE_LAYOUTS.map(
-    (layout) => [`${layout}, 32 KiB segments of 8 layers`, { layout, layers: 8, segmentBytes: 32 * KIB }, 16] as const,
-  ),
-  ['a checkpoint of 10 MiB', { layout: 'packed', layers: 1, segmentBytes: 5 * MIB, pages: 6 }, 2],
-  [
-    'a checkpoint of 4 MiB and 1,000 bytes',
-    { layout: 'page-first', layers: 1, segmentBytes: 2 * MIB + 500, pages: 6 },
-    2,
-  ],
-]
 
 for (const route of [...URING_ROUTES, CUFILE_ROUTE]) {
   testOnGpu(
     `every byte of pages on the GPU comes back from DRAM and from SSD by ${route.name}, and no other changes`,
     async (t) => {
-      const { manager, risen, ends } = await startManager(t, route)
-      for (const [name, shape, blocks] of SHAPES) {
-        const keys = keysNamed(name, blocks)
-        const first = await TestEngine.start(manager.socketPath, { ...shape, salt: name, device: gpu().uuid })
-        await first.publish(keys)
-        const hot = await first.find(keys)
-        if (hot.kind !== 'ready') return t.fail(`${name}: not found in DRAM`)
-        t.is(await first.restore(keys, hot.lease), 0, `${name}: from DRAM`)
-        await first.toSsd()
-        await first.stop()
-        await risen(route.readBytes)
-
-        const second = await TestEngine.start(manager.socketPath, { ...shape, salt: name, device: gpu().uuid })
-        const cold = await second.find(keys)
-        if (cold.kind !== 'ready') return t.fail(`${name}: not found on SSD`)
-        t.is(await second.restore(keys, cold.lease), 0, `${name}: from SSD`)
-        const engineBytes = second.blockBytes * blocks
-        const read = await risen(route.readBytes)
-        t.true(read >= engineBytes, `${name}: ${read} bytes were read for ${engineBytes}`)
-        await second.stop()
-      }
-      await ends()
+      const run = await startManager(t, route)
+      await claimLayouts(t, run, gpu().uuid, route.readBytes)
+      await run.ends()
     },
   )
 }

@@ -2,14 +2,15 @@ import { openSync, readdirSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import type { ExecutionContext } from 'ava'
 import { CuFileShim, shimMissing } from '../support/cufile-shim.js'
-import { keyAt, keysNamed, type Ready, spread, TestEngine } from '../support/engine.js'
+import { keysNamed, type Ready, TestEngine } from '../support/engine.js'
 import { folderOf } from '../support/folder.js'
 import { endsClean, eventually, ManagerChild } from '../support/manager-child.js'
 import { needs } from '../support/needs.js'
 
 /**
  * The cuFile route across processes, over a stand-in for the library and host memory for a GPU: what the Manager does
- * with staging, whatever it is made of. Without a GPU nothing here says anything of native GPUDirect Storage.
+ * with whatever the library answers. Nothing here says anything of native GPUDirect Storage. What merges, waits, holds
+ * and ends is in cufile-gates.test.ts.
  */
 
 const missing = shimMissing()
@@ -159,92 +160,3 @@ shimTest(
     await ends(t, bed)
   },
 )
-
-shimTest(
-  'while a write is held: reads of other blocks go on, its publication does not end, the ninth goes by DRAM',
-  async (t) => {
-    const bed = await start(t)
-    const { manager, shim, engine } = bed
-    const old = keysNamed(`${t.title} old`, 2)
-    const { lease } = await onSsd(bed, old)
-    shim.tell('write', 'hold')
-    const names = Array.from({ length: 10 }, (_, at) => keysNamed(`${t.title} ${at}`, 1))
-    // The restore goes into other pages than those that the held writes read.
-    const restored = spread(2, engine.shape.pages)
-    const all = Array.from({ length: engine.shape.pages }, (_, page) => page)
-    const pages = all.filter((page) => !restored.includes(page))
-    const { rank } = engine
-    for (const [at, keys] of names.entries()) rank.compute(keys, pages[at] as number)
-    rank.memory.flush()
-    let ended = 0
-    const publications = names.map(async (keys, at) => {
-      const items = { keys, pages: Uint32Array.of(pages[at] as number) }
-      await rank.client.publish({ groups: [{ group: 0, layers: null, items }] })
-      ended += 1
-    })
-    const fellBack = () => manager.metric('orbitkv_ssd_gpu_write_fallbacks_total')
-    await eventually('all permits are taken', async () => (await fellBack()) === 2, PATIENCE_MS)
-    await eventually('what went by DRAM has ended', () => ended === 2, PATIENCE_MS)
-    t.is(await manager.metric('orbitkv_ssd_cufile_inflight_writes'), 1)
-    const [first = 0, second = 0] = restored
-    await rank.client.restore({ lease, groups: [{ group: 0, pairs: Uint32Array.of(0, first, 1, second) }] })
-    const wrong = rank.wrongSegments(keyAt(old, 0), first) + rank.wrongSegments(keyAt(old, 1), second)
-    t.is(wrong, 0, 'a read passes the held write')
-    t.is(ended, 2, 'pages of a held write are in use')
-    shim.forget('write')
-    await Promise.all(publications)
-    await engine.toSsd()
-    for (const keys of names) t.is(await engine.restore(keys, (await ready(engine, keys)).lease), 0)
-    await ends(t, bed)
-  },
-)
-
-shimTest('an engine that leaves while both slots are busy: its pages stay mapped until they are free', async (t) => {
-  const bed = await start(t)
-  const { manager, shim } = bed
-  const engine = await TestEngine.start(manager.socketPath, { layout: 'packed', salt: `${t.title}, another` })
-  const keys = keysNamed(t.title, 6)
-  await engine.publish(keys)
-  await engine.scheduler.dropDram()
-  const { lease } = await ready(engine, keyAt(keys, 0))
-  shim.tell('read', 'hold')
-  const restore = engine.restore(keyAt(keys, 0), lease)
-  restore.catch(() => {})
-  const busy = async () => (await manager.metric('orbitkv_ssd_cufile_inflight_batches')) > 0
-  await eventually('a slot is busy', busy, PATIENCE_MS)
-  const leaving = engine.stop().catch(() => {})
-  const holding = async () => (await manager.metric('orbitkv_operations_open')) === 1
-  await eventually('the restore holds on', holding, PATIENCE_MS)
-  shim.forget('read')
-  await restore.catch(() => {})
-  await leaving
-  const drained = async () => (await manager.metric('orbitkv_operations_open')) === 0
-  await eventually('the restore has drained', drained, PATIENCE_MS)
-  await ends(t, bed)
-})
-
-shimTest('blocks that come in fragments go by DRAM and io_uring, and are restored by cuFile', async (t) => {
-  const bed = await start(t)
-  const { manager } = bed
-  const engine = await TestEngine.start(manager.socketPath, { layout: 'split', salt: `${t.title}, another` })
-  const keys = keysNamed(t.title, 3)
-  const layers = Array.from({ length: engine.shape.layers }, (_, layer) => layer)
-  for (const layer of layers) await engine.publishLayers(engine.rank, keys, [layer])
-  t.is(await manager.metric('orbitkv_ssd_cufile_write_bytes_total'), 0)
-  await engine.toSsd()
-  t.is(await engine.restore(keys, (await ready(engine, keys)).lease), 0)
-  t.true((await manager.metric('orbitkv_ssd_cufile_read_bytes_total')) > 0)
-  await engine.stop()
-  await ends(t, bed)
-})
-
-shimTest('--ssd-read-path uring with the cuFile backend: writes go by cuFile, reads by io_uring', async (t) => {
-  const bed = await start(t, ['--ssd-backend', 'cufile', '--ssd-read-path', 'uring'])
-  const { manager, engine } = bed
-  const keys = keysNamed(t.title, 4)
-  const { lease } = await onSsd(bed, keys)
-  t.is(await engine.restore(keys, lease), 0)
-  t.true((await manager.metric('orbitkv_ssd_cufile_write_bytes_total')) > 0)
-  t.is(await manager.metric('orbitkv_ssd_cufile_read_bytes_total'), 0)
-  await ends(t, bed)
-})

@@ -284,7 +284,7 @@ typedef struct Event {
 } Event;
 
 typedef struct Op {
-  enum { COPY, FILL, WRITE, RECORD, WAIT, HOST, KERNEL } kind;
+  enum { COPY, FILL, WRITE, RECORD, WAIT, WAIT_VALUE, HOST, KERNEL } kind;
   Address to, from;
   size_t bytes;
   unsigned value;
@@ -363,6 +363,12 @@ static void *work(void *passed) {
     Op *op = s->first;
     if (op->kind == WAIT && op->event->pending > 0 && !sticky) {
       pthread_cond_wait(&moved, &lock);
+      continue;
+    }
+    if (op->kind == WAIT_VALUE && !sticky && (int32_t)(*(volatile uint32_t *)op->to - op->value) < 0) {
+      pthread_mutex_unlock(&lock);  // whoever writes the word tells nobody
+      usleep(500);
+      pthread_mutex_lock(&lock);
       continue;
     }
     s->running = 1;
@@ -449,6 +455,12 @@ API Result cuStreamWriteValue32(Stream *s, Address to, uint32_t value, unsigned 
   if (injected) return injected;
   if (flags || to % 4 || !reaches(to, 4)) return 1;
   return push(s, (Op){.kind = WRITE, .to = to, .value = value});
+}
+API Result cuStreamWaitValue32(Stream *s, Address from, uint32_t value, unsigned flags) {
+  ENTER();
+  if (fault("no-memops")) return 801;
+  if (flags || from % 4 || !reaches(from, 4)) return 1;
+  return push(s, (Op){.kind = WAIT_VALUE, .to = from, .value = value});
 }
 API Result cuLaunchHostFunc(Stream *s, void (*function)(void *), void *argument) {
   ENTER();
@@ -633,7 +645,7 @@ API Result cuCtxSetCurrent(void *context) {
   X(cuDeviceGet, 2000) X(cuDeviceGetAttribute, 2000) X(cuDeviceGetName, 2000) X(cuDeviceGetUuid, 11040)     \
   X(cuDeviceTotalMem, 3020) X(cuDevicePrimaryCtxRetain, 7000) X(cuCtxSetCurrent, 4000)                      \
   X(cuStreamCreate, 2000) X(cuStreamDestroy, 4000) X(cuStreamQuery, 2000) X(cuStreamSynchronize, 2000)      \
-  X(cuStreamWaitEvent, 3020) X(cuStreamWriteValue32, 11070) X(cuLaunchHostFunc, 10000)                      \
+  X(cuStreamWaitEvent, 3020) X(cuStreamWriteValue32, 11070) X(cuStreamWaitValue32, 11070) X(cuLaunchHostFunc, 10000) \
   X(cuEventCreate, 2000) X(cuEventDestroy, 4000) X(cuEventRecord, 2000) X(cuEventQuery, 2000)               \
   X(cuEventElapsedTime, 2000) X(cuMemAlloc, 3020) X(cuMemFree, 3020) X(cuMemGetAddressRange, 3020)          \
   X(cuPointerGetAttribute, 4000) X(cuMemcpyHtoDAsync, 3020) X(cuMemcpyDtoHAsync, 3020)                      \

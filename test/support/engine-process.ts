@@ -9,7 +9,7 @@ import { type EngineShape, keysNamed, TestEngine } from './engine.js'
 
 export type EngineCommand =
   | {
-      readonly op: 'publish' | 'to-ssd' | 'hits' | 'restore' | 'fenced-restore' | 'fenced-publish'
+      readonly op: 'publish' | 'to-ssd' | 'hits' | 'restore' | 'fenced-restore' | 'fenced-publish' | 'restore-apart'
       readonly name: string
       readonly count: number
     }
@@ -37,6 +37,13 @@ async function answer(engine: TestEngine, { op, name, count }: EngineCommand): P
       if (found.kind !== 'ready') return -1
       const pairs = Uint32Array.from({ length: 2 * count }, (_, i) => i >> 1)
       void engine.rank.client.restore({ lease: found.lease, groups: [{ group: 0, pairs }] }, { after: NEVER })
+      return (await engine.rank.client.inspect('')).get('operationsOpen') ?? -1
+    }
+    case 'restore-apart': {
+      const found = await engine.find(keys)
+      if (found.kind !== 'ready') return -1
+      const pairs = Uint32Array.from({ length: count & ~1 }, (_, i) => (i % 2 === 0 ? i : i >> 1))
+      void engine.rank.client.restore({ lease: found.lease, groups: [{ group: 0, pairs }] })
       return (await engine.rank.client.inspect('')).get('operationsOpen') ?? -1
     }
     case 'fenced-publish': {

@@ -20,10 +20,10 @@ export function sanitizerFlags(): string[] {
 }
 
 /**
- * Builds a library of test/shims, which stands in for one of a vendor, and returns its path. Kept under build/ for as
- * long as its source does not change.
+ * Builds a library of test/shims, which stands in for one of a vendor or before it, and returns its path. Kept under
+ * build/ for as long as its source does not change.
  */
-export function shim(name: 'libcuda' | 'libnvrtc'): string {
+export function shim(name: 'libcuda' | 'libnvrtc' | 'between'): string {
   const root = process.cwd()
   const source = join(root, 'test/shims', `${name}.c`)
   const compiler = process.env['CC'] ?? 'gcc'
@@ -38,13 +38,9 @@ export function shim(name: 'libcuda' | 'libnvrtc'): string {
   if (existsSync(library)) return library
   mkdirSync(folder, { recursive: true })
   const made = `${library}.${process.pid}`
-  const built = spawnSync(
-    compiler,
-    ['-shared', '-fPIC', '-O1', '-Wall', ...sanitized, '-o', made, source, '-lpthread', '-lrt'],
-    {
-      encoding: 'utf8',
-    },
-  )
+  const flags = ['-shared', '-fPIC', '-O1', '-Wall', ...sanitized]
+  const libraries = ['-lpthread', '-lrt', '-ldl']
+  const built = spawnSync(compiler, [...flags, '-o', made, source, ...libraries], { encoding: 'utf8' })
   if (built.status !== 0) throw new Error(`${compiler} cannot build ${source}: ${built.stderr ?? built.error}`)
   renameSync(made, library)
   return library

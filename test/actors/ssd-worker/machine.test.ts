@@ -2,6 +2,7 @@ import test from 'ava'
 import fc from 'fast-check'
 import { ERROR_CODES } from '../../../src/shared/base/errors.js'
 import { KIB } from '../../../src/shared/base/units.js'
+import { READ_BURST } from '../../../src/shared/scheduling/staging-turns.js'
 import { BED_SLOT_BYTES, type Block, StagingBed } from '../../support/staging-bed.js'
 import { command, run, settle } from '../../support/staging-commands.js'
 
@@ -200,6 +201,36 @@ test('a job keeps its pages until its copy and its write have ended, whichever i
     bed.complete(0)
     t.is(bed.jobs.get(job)?.ended, ERROR_CODES.ok, last)
   }
+})
+
+test('a job ends with its own copy and write: the copies of a later one, on the same stream, do not hold it', (t) => {
+  const bed = new StagingBed()
+  bed.openWorker(0)
+  const first = bed.write(0, [bed.place(PAGE, 0) as Block])
+  const second = bed.write(0, [bed.place(PAGE, 0) as Block])
+  t.is(bed.gauge('copiesInFlight'), 2)
+  for (const kind of ['copy', 'write'] as const)
+    bed.complete(heads(bed).findIndex(({ effect }) => effect.kind === kind))
+  t.is(bed.jobs.get(first)?.ended, ERROR_CODES.ok)
+  t.is(bed.gauge('copiesInFlight'), 1)
+  t.is(bed.jobs.get(second)?.ended, null)
+  settle(bed)
+})
+
+test('a write that waits has the slot after four reads, however many restores there are', (t) => {
+  const bed = new StagingBed()
+  bed.openWorker(0)
+  const restores = Array.from({ length: 8 }, () => bed.place(PAGE, 1, 1) as Block)
+  for (const block of restores) {
+    bed.store(block)
+    bed.restore(0, [{ block }])
+  }
+  bed.write(0, [bed.place(PAGE, 0) as Block])
+  const inFlight = () => bed.operations.filter(({ slot }) => slot >= 0).map(({ effect }) => effect.kind)
+  while (!inFlight().includes('write')) bed.complete(heads(bed).findIndex(({ slot }) => slot >= 0))
+  // Two had the slots before the write came.
+  t.is(bed.reads.length, 2 + READ_BURST)
+  settle(bed)
 })
 
 test('a short write fails its object and what follows; what was written before stays', (t) => {
