@@ -13,7 +13,7 @@ const reason = NO_GPU !== '' ? NO_GPU : (shimMissing() ?? '')
 
 declareCufileGates(needs(reason === '', reason), {
   name: 'cuFile (compatibility mode)',
-  patienceMs: 30_000,
+  patienceMs: 20_000,
   device: () => gpu().uuid,
   between(t) {
     return new Between(folderOf(t), {
