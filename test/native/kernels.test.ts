@@ -1,8 +1,8 @@
-import { execFile, spawnSync } from 'node:child_process'
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { ExecutionContext } from 'ava'
 import { folderOf } from '../support/folder.js'
+import { buildProgram, noCompiler, runProgram } from '../support/native-program.js'
 import { needs } from '../support/needs.js'
 
 /**
@@ -11,11 +11,7 @@ import { needs } from '../support/needs.js'
  */
 
 const root = process.cwd()
-const compiler = process.env['CXX'] ?? 'g++'
-const held = needs(
-  spawnSync(compiler, ['--version']).status === 0,
-  `${compiler} is not here, and kernels are compiled by the test`,
-)
+const held = needs(noCompiler === '', noCompiler)
 
 /** The text between R"cuda( and )cuda". */
 function textOf(name: 'move' | 'crc32'): string {
@@ -74,37 +70,18 @@ const fileOf = ({ kernel }: Twin) => (kernel === 'crc32' ? 'crc32' : 'move')
 const named = (name: string, { move, crc32 }: typeof right) =>
   `namespace ${name} {\n${move}\nnamespace checksums {\n${crc32}\n}\n}\n`.replaceAll('extern "C" ', '')
 
-/** How it ended: its exit code or a signal, or that it did not; and everything that it said. Nobody else is kept waiting. */
-function run(
-  program: string,
-  args: readonly string[],
-): Promise<{ readonly end: number | string; readonly said: string }> {
-  return new Promise((resolve) => {
-    const child = execFile(program, args, { cwd: root, timeout: 300_000 }, (_, stdout, stderr) =>
-      resolve({
-        end: child.killed ? 'never' : (child.exitCode ?? child.signalCode ?? 'not begun'),
-        said: `${stdout}${stderr}`,
-      }),
-    )
-  })
-}
-
 /** All texts in one program, because the compiler takes longer than every run of it. */
-async function build(t: ExecutionContext): Promise<string> {
-  const folder = folderOf(t)
-  const program = join(folder, 'claims')
+function build(t: ExecutionContext): Promise<string> {
   const broken = TWINS.map((each) => {
     const file = fileOf(each)
     return { ...right, [file]: right[file].replace(each.right, each.wrong) }
   })
   const texts = [right, ...broken].map((text, i) => named(`text${i}`, text))
   const table = texts.map((_, i) => `ORBITKV_TEXT(text${i}),`).join(' ')
-  writeFileSync(join(folder, 'texts.inc'), `${texts.join('')}const Text kTexts[] = {${table}};\n`)
-  const flags = ['-std=c++20', '-O1', '-Wno-unknown-pragmas', '-fsanitize=undefined', '-fno-sanitize-recover=all']
-  const paths = ['-Inative', '-Itest/native/kernels', `-DTEXTS="${join(folder, 'texts.inc')}"`]
-  const { end, said } = await run(compiler, [...flags, ...paths, ...SOURCES, ...CODEC, '-o', program])
-  if (end !== 0) throw new Error(`${compiler} cannot build the kernels: ${said}`)
-  return program
+  const file = join(folderOf(t), 'texts.inc')
+  writeFileSync(file, `${texts.join('')}const Text kTexts[] = {${table}};\n`)
+  const flags = ['-Wno-unknown-pragmas', '-Itest/native/kernels', `-DTEXTS="${file}"`]
+  return buildProgram(t, [...SOURCES, ...CODEC], { flags })
 }
 
 held('kernels: every byte of every run arrives once and none beside it, whatever the order of threads', async (t) => {
@@ -113,10 +90,10 @@ held('kernels: every byte of every run arrives once and none beside it, whatever
     t.is(right[fileOf(each)].split(each.right).length, 2, `${each.what}: the place is there once`)
   const program = await build(t)
   for (const kernel of ['move', 'gather', 'gather_warps', 'crc32']) {
-    t.deepEqual(await run(program, [kernel, '0']), { end: 0, said: 'every claim held\n' }, kernel)
+    t.deepEqual(await runProgram(program, [kernel, '0']), { end: 0, said: 'every claim held\n' }, kernel)
   }
   for (const [i, { what, kernel }] of TWINS.entries()) {
-    const { end } = await run(program, [kernel, `${i + 1}`])
+    const { end } = await runProgram(program, [kernel, `${i + 1}`])
     // A wild address ends it by a signal: that is found too.
     t.false([0, 'never', 'not begun'].includes(end), `${kernel} with ${what} is found: ${end}`)
   }
