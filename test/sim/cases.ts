@@ -17,3 +17,43 @@ export function seedWithRefusedTemplates(seed: number): Plan {
     engines: plan.engines.map((engine) => ({ ...engine, commands: engine.commands.slice(0, 60) })),
   }
 }
+
+/** Blocks of many granules, slots that hold two of them, and publications beside every restore: writes wait for reads. */
+export function seedWithLongRestores(seed: number): Plan {
+  const plan = planOf(seed)
+  const model = {
+    layout: 'split',
+    layers: 8,
+    wordsEven: 1024,
+    wordsOdd: 130,
+    groups: 1,
+    tokensFactor: 1,
+    second: 'full-attention',
+    windowTokens: 1,
+    ranks: 1,
+    pages: 14,
+  } as const
+  return {
+    ...plan,
+    models: [model],
+    sizes: { ...plan.sizes, ssd: true, writePolicy: 'all', poolBlocks: 9, shardBlocks: 12, slots: 16, jobsMax: 128 },
+    engines: [{ model: 0, scheduler: false, commands: plan.engines.flatMap(({ commands }) => commands).slice(0, 400) }],
+    processes: [],
+    gpu: {
+      ...plan.gpu,
+      backend: 'cufile',
+      readPath: null,
+      engines: [true, true, true],
+      drops: true,
+      poolRoom: 4,
+      shardRoom: 8,
+      permits: 8,
+      slotFactor: 1,
+      reads: [],
+      writes: [],
+      scatters: [],
+      parts: [],
+      opens: [],
+    },
+  }
+}

@@ -191,10 +191,10 @@ export const STAGING_EVENTS = [
   'route-stopped',
   /** The route was asked for by name: the operation fails, and the route stays. */
   'route-kept',
-  /** The ninth write job of a rank goes by DRAM. */
+  /** A rank whose pages a pinned cuFile read route does not reach is refused. */
+  'rank-unreached',
+  /** A write job without a permit goes by DRAM. */
   'gpu-write-fallback',
-  /** A write waited for as many reads as may pass it. */
-  'write-passed-by-reads',
 ] as const
 
 /** Those that a seed draws together with its GPU. */

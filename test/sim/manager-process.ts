@@ -3,6 +3,7 @@ import { LaneJobs } from '../../src/manager/lanes/lane-jobs.js'
 import { ManagerMachine } from '../../src/manager/machine.js'
 import type { ControlReply, ManagerEffect, ManagerInput } from '../../src/manager/messages.js'
 import { Storage } from '../../src/manager/storage/storage.js'
+import { Permits } from '../../src/shared/scheduling/permits.js'
 import { Actor, type ActorHost } from './actor.js'
 import { type LeasedBlocks, watchLeases } from './checks/leases.js'
 import { RouteCheck, WatchedSsdJobs } from './checks/routes.js'
@@ -196,6 +197,7 @@ export class ManagerProcess implements ActorHost {
 
   report(reply: ControlReply): void {
     if (reply.kind === 'ssd-fallback') return this.routes.told()
+    if (reply.kind === 'rank-by-uring') return
     must(this.#drained === null, 'O5', () => 'the Manager has drained twice')
     this.#drained = reply
     this.world.drained(this)
@@ -351,12 +353,25 @@ export class ManagerProcess implements ActorHost {
     }
   }
 
-  /** Lanes with room for fewer jobs, so that operations wait for one and are withdrawn. */
+  /** Lanes with room for fewer jobs, so that operations wait for one and are withdrawn, and for fewer writes of a rank. */
   #shrinkJobs(): void {
     const { jobsMax } = this.plan.sizes
+    const { permits } = this.plan.gpu
     for (const lanes of this.machine.context.devices) {
       Object.assign(lanes, { dramJobs: new LaneJobs(jobsMax), restoreJobs: new LaneJobs(jobsMax) })
-      if (lanes.ssd !== null) Object.assign(lanes.ssd, { jobs: new WatchedSsdJobs(jobsMax, this.routes) })
+      const { ssd } = lanes
+      if (ssd === null) continue
+      const staging = ssd.staging.bind(ssd)
+      const known = new Set<object>()
+      Object.assign(ssd, {
+        jobs: new WatchedSsdJobs(jobsMax, this.routes),
+        staging: (hold: object) => {
+          const of = staging(hold)
+          if (!known.has(of)) Object.assign(of, { permits: new Permits(permits) })
+          known.add(of)
+          return of
+        },
+      })
     }
   }
 }

@@ -87,12 +87,17 @@ export interface GpuPlan {
   readonly readPath: null | 'uring' | 'cufile'
   /** Which engines have their pages on it. */
   readonly engines: readonly boolean[]
-  /** Its engines drop what is in DRAM before every other query, so that they read from the SSD. */
+  /**
+   * Its engines drop what is in DRAM before every other query, so that they read from the SSD, and publish something new
+   * beside every restore.
+   */
   readonly drops: boolean
   /** The pool holds this many times what the sizes say: more writes can be under way at once. */
   readonly poolRoom: number
   /** The same of shards: less is overwritten before it is read. */
   readonly shardRoom: number
+  /** Write jobs that a rank may have under way. */
+  readonly permits: number
   /** A staging slot holds this many times the two granules that it must hold. */
   readonly slotFactor: number
   readonly off: readonly FaultKind[]
@@ -229,6 +234,7 @@ const gpu: fc.Arbitrary<GpuPlan> = fc.record({
   drops: oneOf(true, false, true, true),
   poolRoom: oneOf(1, 1, 1, 4),
   shardRoom: oneOf(1, 8, 8),
+  permits: oneOf(8, 2, 1),
   slotFactor: oneOf(1, 1, 2, 8),
   off: halfOf(STAGING_FAULTS),
   reads: draws(40, 8),

@@ -69,6 +69,7 @@ export class EngineProcess implements SessionOwner {
   /** Flows that have not come to an end: queries, publications. */
   flows = 0
   registered = 0
+  readonly #incarnation: number
   #polling = false
   #unregistering = 0
 
@@ -79,6 +80,7 @@ export class EngineProcess implements SessionOwner {
     this.model = model
     this.pid = 100 + engine.number * 1000 + incarnation
     this.instanceId = new Uint8Array(16)
+    this.#incarnation = incarnation
     this.identify(incarnation)
     this.nextVersion = this.pid * 4096
   }
@@ -95,7 +97,18 @@ export class EngineProcess implements SessionOwner {
   /** Its pages are on the CUDA device. */
   get onGpu(): boolean {
     const { backend, engines } = this.world.plan.gpu
-    return backend !== 'none' && engines[this.engine.number] === true
+    if (backend === 'none') return false
+    return engines[this.engine.number] === true || (this.#pinned && this.#incarnation % 4 !== 1)
+  }
+
+  /** `--ssd-read-path cufile` does not reach its pages: it is refused, and comes back with pages that are reached. */
+  get unreached(): boolean {
+    return this.#pinned && !this.onGpu
+  }
+
+  get #pinned(): boolean {
+    const { staging, routes } = this.manager.machine.context.options
+    return staging.length > 0 && routes.readsPinned && routes.readRoute === 'cufile'
   }
 
   /** Nothing of what a query finds shall be in DRAM, so that its restore reads. */

@@ -9,7 +9,7 @@ import { afterFence, blocksFrom, publishBlocks } from './publishing.js'
 import { expectReply } from './session.js'
 import type { SlotEnd } from './slots.js'
 import { must } from './violation.js'
-import { CHAIN_BLOCKS, chainOf } from './watched-entries.js'
+import { CHAIN_BLOCKS, chainOf, PROBE_CHAIN } from './watched-entries.js'
 
 /** What the engine does with a query once it is answered. */
 export interface Manner {
@@ -315,6 +315,20 @@ function restoreAll(
   }
   left = starts.length
   for (const start of starts) start()
+  if (process.onGpu && process.world.plan.gpu.drops) publishBeside(process, lease)
+}
+
+/** Chains of what is published beside restores: no query asks for them. */
+const BESIDE_CHAIN = PROBE_CHAIN + 29
+const BESIDE_CHAINS = 32
+
+/** One new block, so that a write waits while a restore reads. */
+function publishBeside(process: EngineProcess, lease: number): void {
+  const chain = BESIDE_CHAIN + (lease % BESIDE_CHAINS)
+  const blocks = blocksFrom(process, chain, Math.floor(lease / BESIDE_CHAINS) % CHAIN_BLOCKS, 1)
+  if (blocks.length === 0) return
+  const manner = { halves: 0, ranks: process.ranks.length, fenceUs: 0, partialOk: true, cancelUs: 0 } as const
+  publishBlocks(process, blocks, manner, () => {})
 }
 
 export interface Pair extends PageRef {
@@ -334,6 +348,9 @@ function choosePages(process: EngineProcess, held: readonly Held[], mask: number
   }
   return pairs
 }
+
+/** On a device whose read route may stop. */
+const stoppable = (): ReadonlySet<number> => new Set([...MEANWHILE, ...codes('cufile_unavailable')])
 
 /** One rank redeems. */
 function restoreOne(
@@ -379,7 +396,11 @@ function restoreOne(
       'G4',
       () => `lease ${lease} is redeemed after its time`,
     )
-    process.answered(operation, reply, manner.leadsTo === 'twice' ? allowed : MEANWHILE)
+    if (reply.kind === 'error' && reply.code === ERROR_CODES.cufile_unavailable) {
+      must(process.manager.routes.pinnedAndStopped, 'N2', () => `lease ${lease} is refused for want of a route`)
+    }
+    const plain = process.onGpu ? stoppable() : MEANWHILE
+    process.answered(operation, reply, manner.leadsTo === 'twice' ? new Set([...plain, ...allowed]) : plain)
   })
   if (manner.cancelUs > 0) {
     world.clock.after(manner.cancelUs, () => {

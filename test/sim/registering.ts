@@ -94,11 +94,17 @@ function registerRank(
   const memory = short ? new EngineMemory(`${rank.pages.memory.name} cut`, 64) : rank.pages.memory
   const refusedBy = process.onGpu ? REFUSED_ON_GPU : REFUSED_BY
   const expected = fault === null ? undefined : refusedBy[fault]
-  const refusals = codes(...HONEST, ...(expected === undefined ? [] : [expected]))
+  if (process.unreached) process.world.faults.fired('rank-unreached')
+  const refusals = codes(
+    ...HONEST,
+    ...(process.unreached ? (['device_unsupported'] as const) : []),
+    ...(expected === undefined ? [] : [expected]),
+  )
   const registered = (reply: WireReply, opened: readonly Opened[]) => {
     expectReply('register', reply, ['registered'], refusals)
     const mayEnter = struck === null || refusedBy[struck] === undefined || struck === 'template-refused'
     must(reply.kind !== 'registered' || mayEnter, 'X3', () => `${struck} was let in`)
+    must(reply.kind !== 'registered' || !process.unreached, 'N2', () => 'a rank that its read route does not reach')
     if (reply.kind !== 'registered') return process.die()
     entered(process, rank, reply, opened)
   }

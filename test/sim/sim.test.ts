@@ -1,5 +1,5 @@
 import test from 'ava'
-import { type ControlFault, seedWithRefusedTemplates } from './cases.js'
+import { type ControlFault, seedWithLongRestores, seedWithRefusedTemplates } from './cases.js'
 import { FAULT_KINDS, FaultTally, STAGING_FAULTS } from './faults.js'
 import { hunt, planOf, simulate } from './seeds.js'
 import { TWINS } from './twins.js'
@@ -41,6 +41,11 @@ test('sim: what goes by cuFile comes back verified, by auto and by name, under f
   const fired = STAGING_FAULTS.filter((kind) => faults.counts.has(kind))
   t.true(fired.length > STAGING_FAULTS.length / 3, `${fired.length} of ${STAGING_FAULTS.length} kinds: ${fired}`)
   t.log(JSON.stringify(sum), `${fired.length} of ${STAGING_FAULTS.length} kinds fired`)
+})
+
+test('D4: a write that could go is passed by four reads of its worker, and by no fifth', (t) => {
+  // The fifth would be a violation; that there are four is seen here.
+  for (const seed of [2, 4, 7]) t.is(simulate(seedWithLongRestores(seed)).readsPastWrite, 4, `seed ${seed}`)
 })
 
 test('N6: the same seed gives the same events, 100 times of 100', (t) => {

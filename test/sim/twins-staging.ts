@@ -16,7 +16,6 @@ export const STAGING_TWINS: readonly Planted[] = [
   },
   {
     name: 'an extent is published when its first chunk was written',
-    from: 87,
     shows: /^V2: the extent/,
     ssdWorker: (real) => new HastyExtent(real),
   },
@@ -27,6 +26,7 @@ export const STAGING_TWINS: readonly Planted[] = [
   },
   {
     name: 'a scatter that failed counts as done',
+    from: 15,
     shows: /^V5/,
     ssdWorker: (real) => new DeafToScatters(real),
   },
@@ -56,45 +56,55 @@ class EarlySlot extends AroundSsdWorker {
   }
 }
 
-/** Calls a block written when its first chunk is. */
+/** Ends a write job, with success, at the first of its chunks once its copies have ended. */
 class HastyExtent extends AroundSsdWorker {
-  /** Objects of each job by where they start, and those whose first chunk was written. */
-  readonly #starts = new Map<number, string[]>()
-  readonly #chunks = new Map<number, { readonly place: string; readonly bytes: number }>()
-  readonly #begun = new Set<string>()
+  /** Blocks of each job, and which of them were begun, copied and answered. */
+  readonly #objects = new Map<number, number>()
+  readonly #jobAt = new Map<string, number>()
+  readonly #chunks = new Map<number, { readonly job: number; readonly bytes: number }>()
+  readonly #begun = new Set<number>()
+  readonly #copied = new Set<number>()
+  readonly #answered = new Set<number>()
 
   protected override hear(input: SsdWorkerInput): SsdWorkerInput {
     if (input.kind === 'request' && input.request.kind === 'write') {
       const { job, list } = input.request
-      const starts = this.#starts.get(job) ?? []
       for (let at = 0; at < list.length; at += TARGET.doubles) {
-        const place = `${listAt(list, at + TARGET.file)}/${listAt(list, at + TARGET.fileOffsetBytes)}`
-        starts[listAt(list, at + TARGET.object)] ??= place
-        this.#begun.delete(place)
+        this.#jobAt.set(`${listAt(list, at + TARGET.file)}/${listAt(list, at + TARGET.fileOffsetBytes)}`, job)
+        this.#objects.set(job, listAt(list, at + TARGET.object) + 1)
       }
-      this.#starts.set(job, starts)
     }
     if (input.kind === 'completed') {
       const chunk = this.#chunks.get(input.tag)
-      if (chunk !== undefined && input.result === chunk.bytes) this.#begun.add(chunk.place)
+      if (chunk !== undefined && input.result === chunk.bytes) this.#begun.add(chunk.job)
     }
     return input
   }
 
   protected pass(_: SsdWorkerInput, effects: SsdWorkerEffect[], out: SsdWorkerEffect[]): void {
-    for (const effect of effects) out.push(this.#tell(effect))
+    for (const effect of effects) {
+      if (effect.kind === 'write') {
+        const job = this.#jobAt.get(`${effect.file}/${effect.fileOffsetBytes}`)
+        if (job !== undefined) this.#chunks.set(effect.tag, { job, bytes: effect.bytes })
+      }
+      if (effect.kind === 'reply' && effect.reply.kind === 'copied') this.#copied.add(effect.reply.job)
+      if (effect.kind === 'reply' && effect.reply.kind === 'write-done') {
+        const { job } = effect.reply
+        this.#objects.delete(job)
+        this.#begun.delete(job)
+        this.#copied.delete(job)
+        if (this.#answered.delete(job)) continue
+      }
+      out.push(effect)
+    }
+    for (const job of this.#begun) if (this.#copied.has(job) && !this.#answered.has(job)) this.#answer(job, out)
   }
 
-  #tell(effect: SsdWorkerEffect): SsdWorkerEffect {
-    if (effect.kind === 'write') {
-      this.#chunks.set(effect.tag, { place: `${effect.file}/${effect.fileOffsetBytes}`, bytes: effect.bytes })
-    }
-    if (effect.kind !== 'reply' || effect.reply.kind !== 'write-done') return effect
-    const { list } = effect.reply
-    const starts = this.#starts.get(effect.reply.job) ?? []
-    const doubles = list.doubles.slice(list.offset, list.offset + list.length)
-    for (const [object, place] of starts.entries()) if (this.#begun.has(place)) doubles[object] = ERROR_CODES.ok
-    return { ...effect, reply: { ...effect.reply, list: { doubles, offset: 0, length: doubles.length } } }
+  #answer(job: number, out: SsdWorkerEffect[]): void {
+    this.#answered.add(job)
+    const doubles = new Float64Array(this.#objects.get(job) ?? 0).fill(ERROR_CODES.ok)
+    const list = { doubles, offset: 0, length: doubles.length }
+    out.push({ kind: 'reply', reply: { kind: 'write-done', job, status: ERROR_CODES.ok, list } })
   }
 }
 

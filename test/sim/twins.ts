@@ -72,7 +72,7 @@ export const TWINS: readonly Planted[] = [
     shows: /^O2: a slot ended/,
     dramWorker: (real) => new EarlyFinish(real),
   },
-  { name: 'reads are handed on unverified', shows: /^V5/, hostReader: (real) => new Credulous(real) },
+  { name: 'reads are handed on unverified', from: 5, shows: /^V5/, hostReader: (real) => new Credulous(real) },
   {
     name: 'a write is reported before all of its pieces ended',
     shows: /^O2: (frees|reserves)/,
@@ -80,7 +80,7 @@ export const TWINS: readonly Planted[] = [
   },
   {
     name: 'a reservation waits for reads that nobody submitted',
-    from: 15,
+    from: 27,
     shows: /^D1/,
     storage: (...args) =>
       new (class extends Storage {

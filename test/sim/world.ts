@@ -54,6 +54,8 @@ export interface Outcome {
   /** Those of the cuFile route that ended in full. */
   readonly cufileReads: number
   readonly cufileWrites: number
+  /** Reads that passed one write that could have gone, at most (D4). */
+  readonly readsPastWrite: number
   /** Starts of the Manager. */
   readonly starts: number
   readonly virtualUs: number
@@ -103,6 +105,7 @@ export class World {
   #writes = 0
   #cufileReads = 0
   #cufileWrites = 0
+  #readsPastWrite = 0
 
   constructor(plan: Plan, faults: FaultTally, twin: Twin = NO_TWIN) {
     this.plan = plan
@@ -172,6 +175,7 @@ export class World {
       writes: this.#writes,
       cufileReads: this.#cufileReads,
       cufileWrites: this.#cufileWrites,
+      readsPastWrite: this.#readsPastWrite,
       starts: this.#starts,
       virtualUs: clock.nowUs,
     }
@@ -362,6 +366,7 @@ export class World {
     }
     this.#cufileReads += wiring.staging?.tally.at(SSD_WORKER_COUNT.reads) ?? 0
     this.#cufileWrites += wiring.staging?.tally.at(SSD_WORKER_COUNT.writes) ?? 0
+    this.#readsPastWrite = Math.max(this.#readsPastWrite, wiring.staging?.check.passedMost ?? 0)
     for (const lease of leases.keys()) this.oldLease = lease
     if (storage.at(STORAGE_COUNT.poolAllocFailures) > 0) this.faults.fired('pool-full')
     if (storage.at(STORAGE_COUNT.directoryEvictions) > 0) this.faults.fired('directory-full')

@@ -32,6 +32,12 @@ export class RouteCheck {
     must(this.#auto && this.#failed && this.#told === 1, 'N3', () => `a fallback is told ${this.#told} times`)
   }
 
+  /** Reads of what is only on the SSD have no route until restart. */
+  get pinnedAndStopped(): boolean {
+    const { readRoute, readsFallBack } = this.#process.machine.context.options.routes
+    return this.#auto && this.#failed && readRoute === 'cufile' && !readsFallBack
+  }
+
   /** After every step. */
   mustHold(): void {
     const { routes, options } = this.#process.machine.context
@@ -51,12 +57,10 @@ export class RouteCheck {
   /** A job of the cuFile route is admitted now. */
   admits(kind: 'restore' | 'write'): void {
     const { options } = this.#process.machine.context
-    const { readRoute, readsFallBack, writeRoute } = options.routes
+    const { readRoute, writeRoute } = options.routes
     const route = kind === 'restore' ? readRoute : writeRoute
     must(route === 'cufile', 'N2', () => `a ${kind} goes by cuFile, its route is ${route}`)
-    // A lease that was granted on a pinned route keeps it: there is no other (see `leased`).
-    const allowed = !this.#auto || !this.#failed || (kind === 'restore' && !readsFallBack)
-    must(allowed, 'N4', () => `a ${kind} is admitted to cuFile after it has failed`)
+    must(!this.#auto || !this.#failed, 'N4', () => `a ${kind} is admitted to cuFile after it has failed`)
   }
 
   /** A lease is granted on entries that are in DRAM, or not. */
