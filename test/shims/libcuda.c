@@ -279,9 +279,12 @@ __attribute__((destructor)) static void forget(void) {
 // ---- streams
 
 typedef struct Event {
+  struct Event *older;
   int pending;  // recordings not yet passed
   struct timespec at;
 } Event;
+// Never freed, because a queued operation may still name one; kept where they can be found.
+static Event *all_events;
 
 typedef struct Op {
   enum { COPY, FILL, WRITE, RECORD, WAIT, WAIT_VALUE, HOST, KERNEL } kind;
@@ -297,10 +300,12 @@ typedef struct Op {
 } Op;
 
 typedef struct Stream {
+  struct Stream *older;
   Op *first, *last;
   int running, closing;
   pthread_t thread;
 } Stream;
+static Stream *all_streams;
 
 struct Tile {
   uint64_t target, source, bytes;
@@ -416,6 +421,10 @@ API Result cuStreamCreate(Stream **out, unsigned flags) {
   ENTER();
   if (flags != 1) return 1;
   Stream *s = calloc(1, sizeof *s);
+  pthread_mutex_lock(&lock);
+  s->older = all_streams;
+  all_streams = s;
+  pthread_mutex_unlock(&lock);
   pthread_create(&s->thread, NULL, work, s);
   *out = s;
   return 0;
@@ -472,6 +481,10 @@ API Result cuEventCreate(Event **out, unsigned flags) {
   if (injected) return injected;
   if (flags != 0 && flags != 2) return 1;
   *out = calloc(1, sizeof **out);
+  pthread_mutex_lock(&lock);
+  (*out)->older = all_events;
+  all_events = *out;
+  pthread_mutex_unlock(&lock);
   return 0;
 }
 API Result cuEventDestroy(Event *event) {
