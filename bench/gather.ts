@@ -17,6 +17,11 @@ const TARGET_BYTES = 64 * MIB
 const RUNS_KIB = [4, 16, 64, 128, 256]
 const TOTALS_MIB = [4, 8, 64]
 const WARM = 5
+/** Jobs before the one that is measured, and by how much they outlast its queuing. */
+const JOBS_BEFORE = 20
+const AHEAD = 4
+/** A copy of TARGET_BYTES takes no less on any device: 3.2 TB/s. */
+const COPY_MS = 0.02
 const BLOCKS = [132, 264, 528, 1024]
 const WAYS = {
   'rounds-mapped': {},
@@ -43,6 +48,8 @@ interface Row {
   readonly ofCopy: Estimate
   /** On a stream that is idle. */
   readonly aloneGbps: number
+  /** Longest that the processor took to queue one. */
+  readonly queueMs: number
 }
 
 /** The ways to measure; the first is the one that streams use. */
@@ -77,11 +84,28 @@ export async function run(options: BenchOptions, say: (line: string) => void): P
     return list
   }
   const whole = (stream: number, bytes: number) => lane.move(stream, Float64Array.of(target, 0, source, 0, bytes))
-  /** Keeps a stream busy for as long as it takes to queue what is measured. */
-  const before = (stream: number) => Array.from({ length: 20 }, () => whole(stream, TARGET_BYTES))
-  const copyTime = (bytes: number): number => lane.last(...before(direct), whole(direct, bytes))
-  const gatherTime = (stream: number, list: Float64Array): number =>
-    lane.last(...before(stream), lane.move(stream, list))
+  /** Keeps a stream busy for at least `ms`, in which the processor queues what is measured behind it. */
+  const before = (stream: number, ms: number) => {
+    const copies = Math.ceil((AHEAD * ms) / (JOBS_BEFORE * COPY_MS))
+    const list = new Float64Array(5 * Math.max(1, copies))
+    for (let at = 0; at < list.length; at += 5) list.set([target, 0, source, 0, TARGET_BYTES], at)
+    return Array.from({ length: JOBS_BEFORE }, () => lane.move(stream, list))
+  }
+  const copyTime = (bytes: number): number => lane.last(...before(direct, 0), whole(direct, bytes))
+  const gatherTime = (stream: number, list: Float64Array, queueMs: number): number =>
+    lane.last(...before(stream, queueMs), lane.move(stream, list))
+  /** What a gather takes on an idle stream, and for how long the processor is busy with it: a thousand runs take a while. */
+  const idleTime = (stream: number, list: Float64Array): { nanoseconds: number; queueMs: number } => {
+    const job = lane.move(stream, list)
+    let queueMs = 0
+    const nanoseconds = lane.last(() => {
+      const startMs = performance.now()
+      const accepted = job()
+      queueMs = performance.now() - startMs
+      return accepted
+    })
+    return { nanoseconds, queueMs }
+  }
   for (let i = 0; i < 20; i++) copyTime(TARGET_BYTES)
 
   const measured: Row[] = []
@@ -90,19 +114,26 @@ export async function run(options: BenchOptions, say: (line: string) => void): P
       const bytes = total * MIB
       const list = gatherList(run * KIB, bytes / (run * KIB))
       const control: number[] = []
-      const rows = kernels.map(({ way, stream }) => ({ way, stream, mine: [] as number[], alone: [] as number[] }))
+      const rows = kernels.map(({ way, stream }) => ({
+        way,
+        stream,
+        mine: [] as number[],
+        alone: [] as number[],
+        queueMs: 0,
+      }))
       for (let pair = -WARM; pair < options.pairs; pair++) {
         const here = bytes / copyTime(bytes)
         if (pair >= 0) control.push(here)
-        for (const { stream, mine, alone } of rows) {
-          const reached = bytes / gatherTime(stream, list)
-          const idle = bytes / lane.last(lane.move(stream, list))
+        for (const row of rows) {
+          const idle = idleTime(row.stream, list)
+          row.queueMs = Math.max(row.queueMs, idle.queueMs)
+          const reached = bytes / gatherTime(row.stream, list, row.queueMs)
           if (pair < 0) continue
-          mine.push(reached)
-          alone.push(idle)
+          row.mine.push(reached)
+          row.alone.push(bytes / idle.nanoseconds)
         }
       }
-      for (const { way, mine, alone } of rows) {
+      for (const { way, mine, alone, queueMs } of rows) {
         const entry = {
           way,
           totalBytes: bytes,
@@ -111,6 +142,7 @@ export async function run(options: BenchOptions, say: (line: string) => void): P
           copyGbps: short(estimate(control)),
           ofCopy: short(ratios(mine, control)),
           aloneGbps: rounded(estimate(alone).median),
+          queueMs: rounded(queueMs),
         }
         measured.push(entry)
         say(
@@ -127,7 +159,8 @@ export async function run(options: BenchOptions, say: (line: string) => void): P
       for (const blocks of BLOCKS) {
         for (const tile of SLICES_KIB) {
           const stream = lane.stream({ transfer: 'kernel', blocks, tileBytes: tile * KIB, ...WAYS[way] })
-          const times = Array.from({ length: 9 }, () => TARGET_BYTES / gatherTime(stream, list))
+          const { queueMs } = idleTime(stream, list)
+          const times = Array.from({ length: 9 }, () => TARGET_BYTES / gatherTime(stream, list, queueMs))
           lane.end(stream)
           const gbps = rounded(estimate(times.slice(2)).median)
           shapes.push({ way, runBytes: run * KIB, blocks, sliceBytes: tile * KIB, gbps })
