@@ -1,73 +1,38 @@
 import { randomBytes } from 'node:crypto'
 import { closeSync, fstatSync } from 'node:fs'
-import { availableParallelism } from 'node:os'
 import type { Registry } from 'prom-client'
-import { DRAM_WORKER_ENTRY, DRAM_WORKER_LAYOUT, type DramWorkerParams } from '../actors/dram-worker/params.js'
-import { HOST_READER_ENTRY, HOST_READER_LAYOUT, type HostReaderParams } from '../actors/host-reader/params.js'
-import { HOST_RESTORE_ENTRY, HOST_RESTORE_LAYOUT, type HostRestoreParams } from '../actors/host-restore/params.js'
 import { feed } from '../actors/runtime/loop.js'
 import { MainSeat } from '../actors/runtime/main-seat.js'
 import type { Outbox } from '../actors/runtime/outbox.js'
 import { type LaneDeath, type LaneHandle, STOP_MS_MAX } from '../actors/runtime/spawn.js'
-import { Actor, Wiring } from '../actors/runtime/wiring.js'
-import { SSD_WORKER_ENTRY, SSD_WORKER_LAYOUT, type SsdWorkerParams } from '../actors/ssd-worker/params.js'
-import { WRITEBACK_ENTRY, WRITEBACK_LAYOUT, type WritebackParams } from '../actors/writeback/params.js'
+import { Actor } from '../actors/runtime/wiring.js'
 import { opening } from '../binding/errors.js'
 import { loadNative } from '../binding/load.js'
 import { describeProbe } from '../binding/probe.js'
-import type { CudaProbe, Native, PoolReport, Probe } from '../binding/surface.js'
+import type { Native } from '../binding/surface.js'
 import { controlReplyCodec, controlRequestCodec } from '../manager/codecs.js'
-import type { ServedDevice } from '../manager/lanes/served-device.js'
 import type { ControlReply, ControlRequest } from '../manager/messages.js'
-import { ACTOR, MANAGER_ENTRY, type ManagerParams } from '../manager/params.js'
+import { ACTOR, MANAGER_ENTRY } from '../manager/params.js'
 import { managerLayout } from '../manager/series.js'
-import type { DeviceName } from '../shared/base/device-name.js'
 import { CapabilityError } from '../shared/base/errors.js'
 import { invariant } from '../shared/base/invariant.js'
-import { SECTOR_BYTES } from '../shared/base/units.js'
-import type { CounterLayout } from '../shared/rings/counter-page.js'
-import type { SsdRoutes } from '../shared/routing/ssd-selection.js'
-import { type ManagerConfig, managerOptions, type ResolvedConfig, resolveConfig, windowBytesOf } from './config.js'
+import { type ManagerConfig, type ResolvedConfig, resolveConfig, windowBytesOf } from './config.js'
 import { Crew } from './crew.js'
 import { checkDescriptorLimit } from './descriptors.js'
 import { servedDevices } from './devices.js'
+import { laneNames, spawnLanes, wire } from './lane-plan.js'
+import { managerParams } from './manager-params.js'
 import { CONTENT_GAUGES } from './metrics/content-gauges.js'
 import { featuresOf, shownWith } from './metrics/features.js'
 import type { Page, Shown } from './metrics/page-metrics.js'
 import { gaugesOf, metricsOf } from './metrics/registry.js'
 import { ensurePrivateFolder } from './private-folder.js'
 import { type OpenShards, openShards } from './shards.js'
-import { spinUsOf } from './spin.js'
 import { type ChosenRoutes, checkRoutes, chooseRoutes, stagingDevices } from './ssd-routes.js'
 import { type SsdFailure, SsdStatus } from './ssd-status.js'
+import type { Memory, StartReport } from './start-report.js'
 
-/** Where the windows of the host-restore lanes lie, one after the other: from the first byte that the manager does not allocate. */
-interface Memory {
-  readonly report: PoolReport
-  readonly windowOffsetBytes: number
-  /** Of each device. */
-  readonly windowBytes: number
-}
-
-/** What a running Manager knows about itself. */
-export interface StartReport {
-  readonly epoch: number
-  readonly io: 'uring' | 'posix'
-  readonly probe: Probe
-  readonly pool: PoolReport
-  readonly shards: OpenShards['reports']
-  readonly stores: number
-  readonly config: ResolvedConfig
-  /** How the SSD tier is used, and why; null without one. */
-  readonly routes: SsdRoutes | null
-  readonly cuda: CudaProbe
-  /** Whose pages may be registered; the host is the first. */
-  readonly devices: readonly ServedDevice[]
-  /** Devices with an ssd-worker lane: those that the cuFile route serves. */
-  readonly staging: readonly DeviceName[]
-}
-
-export type { LaneDeath }
+export type { LaneDeath, StartReport }
 
 /** What main hears while a Manager runs. Each may be left out: health and metrics say the same. */
 export interface ManagerEvents {
@@ -84,24 +49,6 @@ export interface DrainReport {
   /** Ownership gauges after the end that are not zero: a leak. */
   readonly leaks: Readonly<Record<string, number>>
 }
-
-/** Reads or writes that one lane keeps in flight: enough for one NVMe device. */
-export const IO_DEPTH = 128
-/** Parts of jobs that a copying lane keeps on its stream, and granules in one part: about 16 MiB at most each. */
-const STREAM_PARTS = 16
-export const PART_DESCRIPTORS = 32
-/**
- * The same for restores from SSD, whose granules land one by one: enough that the stream never waits for the lane, and
- * so few that what lands meanwhile goes as one part.
- */
-export const RESTORE_PARTS = 4
-
-/** What cuFile may use is laid out in whole pages of the filesystem. */
-const CUFILE_EXTENT_BYTES = 4096
-
-/** Rows of the directory: an entry of 64 bytes for every 4 KiB of the tiers, within bounds. */
-const ENTRIES_MIN = 1 << 16
-const ENTRIES_MAX = 1 << 26
 
 /**
  * A Manager in this process: pool, shards, lanes and the manager worker, wired and started. One instance owns all of
@@ -243,39 +190,7 @@ export class RunningManager {
   ): Promise<RunningManager> {
     const { wiring, lanes } = crew
     const { config } = report
-    const devices = report.devices.map(({ name }) => name)
-    const common = { pool: memory.report.pool, io: config.io } as const
-    const submits = { ...common, depth: IO_DEPTH, register: true } as const
-    const copies = {
-      ...common,
-      client: ACTOR.manager,
-      parts: STREAM_PARTS,
-      partDescriptors: PART_DESCRIPTORS,
-    } as const
-    for (let store = 0; store < shards.stores; store++) {
-      const reader: HostReaderParams = { ...submits, clients: [ACTOR.manager, ...devices.map(ACTOR.hostRestore)] }
-      crew.spawn(ACTOR.hostReader(store), HOST_READER_ENTRY, reader)
-      const writer: WritebackParams = { ...submits, client: ACTOR.manager, windowBytes: config.writeInFlightBytes }
-      crew.spawn(ACTOR.writeback(store), WRITEBACK_ENTRY, writer)
-    }
-    for (const [place, device] of devices.entries()) {
-      const dram: DramWorkerParams = { ...copies, device }
-      crew.spawn(ACTOR.dramWorker(device), DRAM_WORKER_ENTRY, dram)
-      const restore: HostRestoreParams = {
-        ...copies,
-        device,
-        parts: RESTORE_PARTS,
-        readers: Array.from({ length: shards.stores }, (_, store) => ACTOR.hostReader(store)),
-        windowOffsetBytes: memory.windowOffsetBytes + place * memory.windowBytes,
-        windowBytes: memory.windowBytes,
-        storeReads: IO_DEPTH,
-      }
-      crew.spawn(ACTOR.hostRestore(device), HOST_RESTORE_ENTRY, restore)
-    }
-    for (const device of report.staging) {
-      const ssd: SsdWorkerParams = { ...common, client: ACTOR.manager, device, partDescriptors: PART_DESCRIPTORS }
-      crew.spawn(ACTOR.ssdWorker(device), SSD_WORKER_ENTRY, ssd)
-    }
+    spawnLanes(crew, memory, report)
     await crew.whole(Promise.all(lanes.map((lane) => lane.ready)))
 
     const actor = new Actor(wiring.seat(ACTOR.main), (port) => native.wake(port))
@@ -407,71 +322,4 @@ function openMemory(native: Native, config: ResolvedConfig, devices: number): Me
   const windowBytes = config.ssdPaths.length > 0 ? windowBytesOf(config.poolBytes, devices) : 0
   const report = opening('pool', () => native.openPool(config.poolBytes))
   return { report, windowOffsetBytes: config.poolBytes - devices * windowBytes, windowBytes }
-}
-
-function laneNames({
-  devices,
-  stores,
-  staging,
-}: Pick<StartReport, 'devices' | 'stores' | 'staging'>): { readonly name: string; readonly layout: CounterLayout }[] {
-  const names: { readonly name: string; readonly layout: CounterLayout }[] = devices.flatMap(({ name }) => [
-    { name: ACTOR.dramWorker(name), layout: DRAM_WORKER_LAYOUT },
-    { name: ACTOR.hostRestore(name), layout: HOST_RESTORE_LAYOUT },
-  ])
-  for (const device of staging) names.push({ name: ACTOR.ssdWorker(device), layout: SSD_WORKER_LAYOUT })
-  for (let store = 0; store < stores; store++) {
-    names.push({ name: ACTOR.hostReader(store), layout: HOST_READER_LAYOUT })
-    names.push({ name: ACTOR.writeback(store), layout: WRITEBACK_LAYOUT })
-  }
-  return names
-}
-
-/** Every actor and every ring. */
-function wire(report: StartReport): Wiring {
-  const { devices, stores, config } = report
-  const names = laneNames(report)
-  const wiring = new Wiring(spinUsOf(config.laneSpinUs, availableParallelism(), names.length + 2))
-  wiring.actor(ACTOR.main, { series: [], histograms: [] })
-  wiring.actor(ACTOR.manager, managerLayout(config.reuseWindows))
-  for (const { name, layout } of names) wiring.actor(name, layout)
-  wiring.connectPair(ACTOR.main, ACTOR.manager)
-  for (const { name } of names) wiring.connectPair(ACTOR.manager, name)
-  for (const { name } of devices) {
-    for (let store = 0; store < stores; store++) wiring.connectPair(ACTOR.hostRestore(name), ACTOR.hostReader(store))
-  }
-  return wiring
-}
-
-function managerParams(
-  { config, devices, staging, routes, epoch }: StartReport,
-  memory: Memory,
-  shards: OpenShards,
-  uids: readonly number[],
-): ManagerParams {
-  const seed = randomBytes(8)
-  const tierBytes = config.poolBytes + (shards.stores > 0 ? config.ssdCapacityBytes : 0)
-  return {
-    io: config.io,
-    pool: memory.report.pool,
-    socketPath: config.socketPath,
-    options: { ...managerOptions(config, devices, routes, epoch, uids), staging },
-    storage: {
-      poolBytes: memory.windowOffsetBytes,
-      entriesMax: Math.min(ENTRIES_MAX, Math.max(ENTRIES_MIN, Math.ceil(tierBytes / 4096))),
-      directorySeed: [seed.readUInt32LE(0), seed.readUInt32LE(4)],
-      shards: shards.places,
-      extentAlignmentBytes: routes?.backend === 'cufile' ? CUFILE_EXTENT_BYTES : SECTOR_BYTES,
-      writeQueueBytesMax: config.writeQueueBytes,
-      writeWindowBytes: config.writeInFlightBytes,
-      writeWindowBytesMin: Math.min(config.writeInFlightBytes, 4 << 20),
-      writeWindowRestoreUs: 5_000,
-      writePolicy: config.writePolicy,
-      cache: {
-        protectedBytesMax: Math.floor((memory.windowOffsetBytes * config.cacheProtectedPercent) / 100),
-        lfuAdmission: config.lfuAdmission,
-      },
-      assemblyAgeUsMax: 60_000_000,
-    },
-    stores: shards.stores,
-  }
 }
