@@ -7,9 +7,13 @@ import { folderOf } from './folder.js'
 const root = process.cwd()
 const compiler = process.env['CXX'] ?? 'g++'
 
-/** Why no program can be compiled here; empty when one can. */
+const trial = ['-x', 'c++', '-fsanitize=address,undefined', '-pthread', '-', '-o', '/dev/null']
+
+/** Why no program can be compiled here, with the sanitizers that they ask for; empty when one can. */
 export const noCompiler =
-  spawnSync(compiler, ['--version']).status === 0 ? '' : `${compiler} is not here, and claims are compiled by the test`
+  spawnSync(compiler, trial, { input: 'int main() {}' }).status === 0
+    ? ''
+    : `${compiler} with ASan and UBSan is not here, and claims are compiled by the test`
 
 export interface Ending {
   /** Exit code, or a signal, or that it did not end. */
