@@ -1,6 +1,7 @@
 import * as dramWorker from '../../../src/actors/dram-worker/messages.js'
 import * as hostReader from '../../../src/actors/host-reader/messages.js'
 import * as hostRestore from '../../../src/actors/host-restore/messages.js'
+import * as ssdWorker from '../../../src/actors/ssd-worker/messages.js'
 import * as writeback from '../../../src/actors/writeback/messages.js'
 import { controlReplyCodec, controlRequestCodec } from '../../../src/manager/codecs.js'
 import { InvariantError } from '../../../src/shared/base/errors.js'
@@ -17,6 +18,8 @@ import { createRing, RingConsumer, RingProducer } from '../../../src/shared/ring
 import { crash, type MakeTarget, type Target } from '../target.js'
 
 const ARENA_DOUBLES = 64
+/** Kinds of message that the richest codec has. */
+const KINDS = 6
 
 const CODECS: Readonly<Record<string, MessageCodec<object>>> = {
   'host-reader request': hostReader.requestCodec,
@@ -27,6 +30,8 @@ const CODECS: Readonly<Record<string, MessageCodec<object>>> = {
   'dram-worker reply': dramWorker.replyCodec,
   'host-restore request': hostRestore.requestCodec,
   'host-restore reply': hostRestore.replyCodec,
+  'ssd-worker request': ssdWorker.requestCodec,
+  'ssd-worker reply': ssdWorker.replyCodec,
   'control request': controlRequestCodec,
   'control reply': controlReplyCodec,
 } as Readonly<Record<string, MessageCodec<object>>>
@@ -71,7 +76,7 @@ function recordsOf(name: string, codec: MessageCodec<object>, weak: boolean): Ta
   }
   return {
     name,
-    seeds: [1, 2, 3, 4, 5].map(seedOf),
+    seeds: Array.from({ length: KINDS }, (_, at) => seedOf(at + 1)),
     run(input) {
       const word = producer.claim(0)
       bytes.fill(0, word * 4, word * 4 + RECORD_BYTES)
@@ -85,7 +90,7 @@ function recordsOf(name: string, codec: MessageCodec<object>, weak: boolean): Ta
         const { length, offset } = raw.list
         if (offset < 0 || length < 0 || offset + length > ARENA_DOUBLES) return crash('a list outside its arena')
         const message = decode(raw)
-        if (kind < 1 || kind > 5) return crash(`kind ${kind} is a message`)
+        if (kind < 1 || kind > KINDS) return crash(`kind ${kind} is a message`)
         clearRecord(again)
         codec.encode(message, again)
         if (again.kind !== kind) return crash(`kind ${kind} comes back as ${again.kind}`)
