@@ -23,13 +23,15 @@ export const PART_DESCRIPTORS = 32
  */
 export const RESTORE_PARTS = 4
 
-/** Every lane but the manager, and what it counts. */
-export function laneNames({
-  devices,
-  stores,
-  staging,
-}: Pick<StartReport, 'devices' | 'stores' | 'staging'>): { readonly name: string; readonly layout: CounterLayout }[] {
-  const names: { readonly name: string; readonly layout: CounterLayout }[] = devices.flatMap(({ name }) => [
+export interface LaneName {
+  readonly name: string
+  /** What it counts. */
+  readonly layout: CounterLayout
+}
+
+/** Every lane but the manager. */
+export function laneNames({ devices, stores, staging }: StartReport): LaneName[] {
+  const names: LaneName[] = devices.flatMap(({ name }) => [
     { name: ACTOR.dramWorker(name), layout: DRAM_WORKER_LAYOUT },
     { name: ACTOR.hostRestore(name), layout: HOST_RESTORE_LAYOUT },
   ])

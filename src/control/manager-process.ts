@@ -92,14 +92,15 @@ export class RunningManager {
     this.pages = parts.pages
     this.drained = parts.drained
     this.drainAsked = parts.drainAsked
-    this.ssd = parts.ssd
+    const { ssd } = parts
+    this.ssd = ssd
     const tier = parts.shards.stores > 0
     this.shown = shownWith(featuresOf(parts.report.config, parts.report.routes))
     this.metrics = metricsOf(
       this.pages,
       this.shown,
       { io: parts.report.io, ssd: tier ? 'on' : 'off' },
-      parts.ssd === null ? null : () => (parts.ssd as SsdStatus).now,
+      ssd === null ? null : () => ssd.now,
     )
   }
 
