@@ -4,29 +4,20 @@ import { loadNative } from '../../src/binding/load.js'
 import { layoutOf, segmentOffset } from '../../src/embedded/engine-layout.js'
 import { Runtime } from '../../src/embedded/runtime.js'
 import { ClosedError, type Engine, OrbitKV } from '../../src/index.js'
+import { noCudaTwin } from '../support/cuda-twin.js'
 import { CuFileShim, shimMissing } from '../support/cufile-shim.js'
 import { directIoWorks } from '../support/direct-io.js'
 import { contentOf, keysOf, killLane, metricOf } from '../support/engine-content.js'
 import { folderOf } from '../support/folder.js'
 import { needs } from '../support/needs.js'
 import { open, optionsOf } from '../support/runtime-bed.js'
-import { useCudaShims } from '../support/shims.js'
 
 /**
  * Engines whose pages this process has allocated on a CUDA device and lends by address, over a twin of the driver in
  * which device memory is shared memory.
  */
 
-function missing(): string {
-  try {
-    useCudaShims()
-  } catch (error) {
-    return error instanceof Error ? error.message.slice(0, 100) : String(error)
-  }
-  return shimMissing() ?? ''
-}
-
-const reason = missing()
+const reason = noCudaTwin() || (shimMissing() ?? '')
 const testOverTwin = needs(reason === '', reason)
 const disk = loadNative().probe().available && directIoWorks(loadNative())
 const ssdTest = needs(

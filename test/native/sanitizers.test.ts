@@ -54,7 +54,7 @@ const PROGRAMS: readonly Program[] = [
 function build({ name, sources, headerFolders }: Program, sanitizer: string): { program: string; errors: string } {
   const inputs = [`test/native/sanitized/${name}.cc`, ...sources]
   const hash = createHash('sha256').update(`${compiler} ${sanitizer}`)
-  for (const file of [...inputs, ...inFolders(headerFolders, /\.h$/)].sort()) {
+  for (const file of [...inputs, 'test/native/claim.h', ...inFolders(headerFolders, /\.h$/)].sort()) {
     hash.update(file).update(readFileSync(join(root, file)))
   }
   const folder = join(root, 'build', 'sanitized')

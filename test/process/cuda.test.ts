@@ -1,39 +1,20 @@
 import test from 'ava'
 import { loadNative } from '../../src/binding/load.js'
 import { connect, type OrbitError } from '../../src/client/index.js'
+import { DRIVER_FDS_MAX, noCudaTwin, twinUuid } from '../support/cuda-twin.js'
 import { keysNamed, memoryBytesOf, registrationOf, SHAPE, TestEngine } from '../support/engine.js'
 import { folderOf } from '../support/folder.js'
 import { endsClean, ManagerChild } from '../support/manager-child.js'
 import { needs } from '../support/needs.js'
 import { createPageMemory } from '../support/page-memory.js'
-import { useCudaShims } from '../support/shims.js'
 
 /**
  * The whole system with engine pages on a device, over a twin of the CUDA driver in which device memory is shared
  * memory: what goes between processes is real, the device is not. test/device has the same claims on a GPU.
  */
 
-/** Before the addon's first look for a driver; a Manager that is started inherits it. */
-function missing(): string {
-  try {
-    useCudaShims()
-    return ''
-  } catch (error) {
-    return error instanceof Error ? error.message.slice(0, 100) : String(error)
-  }
-}
-
-const reason = missing()
+const reason = noCudaTwin()
 const testOverTwin = needs(reason === '', reason)
-
-function deviceUuid(): string {
-  const [device] = loadNative().cudaProbe().devices
-  if (device === undefined) throw new Error('the twin of the driver has a device')
-  return device.uuid
-}
-
-/** Descriptors that the twin keeps for memory that it has mapped. */
-const DRIVER_FDS_MAX = 32
 
 for (const [name, flags] of [
   ['into DRAM', []],
@@ -43,7 +24,7 @@ for (const [name, flags] of [
     `pages on a CUDA device come back byte for byte to an engine that was started again, read ${name}`,
     async (t) => {
       const manager = await ManagerChild.start(t, { folder: folderOf(t), flags })
-      const shape = { layers: 4, segmentBytes: 5_000, device: deviceUuid() }
+      const shape = { layers: 4, segmentBytes: 5_000, device: twinUuid() }
       const keys = keysNamed(name, 8)
       const first = await TestEngine.start(manager.socketPath, shape)
       await first.publish(keys)
@@ -66,7 +47,7 @@ testOverTwin(
     const manager = await ManagerChild.start(t, { folder: folderOf(t), flags: ['--devices', 'none'] })
     const { ssd } = JSON.parse((await manager.get('/health')).body) as { ssd: { cause: string; fellBack: boolean } }
     t.like(ssd, { cause: 'no-device', fellBack: true })
-    const shape = { ...SHAPE, device: deviceUuid() }
+    const shape = { ...SHAPE, device: twinUuid() }
     const memory = createPageMemory(shape.device, memoryBytesOf(shape))
     const client = await connect({ socketPath: manager.socketPath, role: 'worker', engine: 't', engineVersion: '1' })
     const refused = client.register(registrationOf(shape, 0, memory, new Uint8Array(16)))

@@ -1,8 +1,8 @@
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import type { ExecutionContext } from 'ava'
-import { loadNative } from '../../src/binding/load.js'
 import { Between } from '../support/between.js'
+import { DRIVER_FDS_MAX, twinUuid } from '../support/cuda-twin.js'
 import { declareCufileGates, type GateBed } from '../support/cufile-gates.js'
 import { CuFileShim, shimMissing } from '../support/cufile-shim.js'
 import { folderOf } from '../support/folder.js'
@@ -22,9 +22,6 @@ const missing = shimMissing()
 /** Before the addon's first look for a driver; a Manager that is started inherits it. */
 if (missing === null) useCudaShims()
 
-/** Descriptors that the stand-in of the driver keeps for memory that it has mapped. */
-const DRIVER_FDS_MAX = 32
-
 /** The stand-in for cuFile, which every Manager of this test is told of. */
 function libcufile(t: ExecutionContext): string {
   const { library, folder } = new CuFileShim(folderOf(t))
@@ -35,11 +32,7 @@ function libcufile(t: ExecutionContext): string {
 const bed: GateBed = {
   name: 'cuFile over stand-ins',
   patienceMs: 180_000,
-  device() {
-    const [device] = loadNative().cudaProbe().devices
-    if (device === undefined) throw new Error('the stand-in of the driver has a device')
-    return device.uuid
-  },
+  device: twinUuid,
   between: (t) => new Between(folderOf(t), { libcuda: shim('libcuda'), libcufile: libcufile(t) }),
   shards(t, count, capacity) {
     const folder = join(folderOf(t), 'shards')

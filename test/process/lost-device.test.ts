@@ -1,35 +1,22 @@
 import type { ExecutionContext } from 'ava'
-import { loadNative } from '../../src/binding/load.js'
+import { DRIVER_FDS_MAX, noCudaTwin, twinUuid } from '../support/cuda-twin.js'
 import { CuFileShim } from '../support/cufile-shim.js'
 import { keysNamed, TestEngine } from '../support/engine.js'
 import { folderOf } from '../support/folder.js'
 import { endsClean, ManagerChild } from '../support/manager-child.js'
 import { needs } from '../support/needs.js'
-import { cudaFaultsOfChildren, useCudaShims } from '../support/shims.js'
+import { cudaFaultsOfChildren } from '../support/shims.js'
 
 /** A device that meets a sticky error under a Manager, over twins of the driver and of libcufile. */
 
-function missing(): string {
-  try {
-    useCudaShims()
-    return ''
-  } catch (error) {
-    return error instanceof Error ? error.message.slice(0, 100) : String(error)
-  }
-}
-
-const reason = missing()
+const reason = noCudaTwin()
 const testOverTwin = needs(reason === '', reason)
 
 /** Exit code of a process that a part of it has ended. */
 const EXIT_BROKEN = 70
-/** Descriptors that the twin keeps for memory that it has mapped. */
-const DRIVER_FDS_MAX = 32
 
 function shape() {
-  const [device] = loadNative().cudaProbe().devices
-  if (device === undefined) throw new Error('the twin of the driver has a device')
-  return { layers: 4, segmentBytes: 5_000, device: device.uuid }
+  return { layers: 4, segmentBytes: 5_000, device: twinUuid() }
 }
 
 /** A Manager whose first kernel meets `fault`. */

@@ -1,39 +1,27 @@
 import { statfsSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import type { ExecutionContext } from 'ava'
-import { loadNative } from '../../src/binding/load.js'
 import { connect, type OrbitError } from '../../src/client/index.js'
 import { FILESYSTEMS_NATIVE } from '../../src/shared/routing/ssd-selection.js'
+import { DRIVER_FDS_MAX, noCudaTwin, twinUuid } from '../support/cuda-twin.js'
 import { CuFileShim, type ShimFile, shimMissing } from '../support/cufile-shim.js'
 import { keysNamed, memoryBytesOf, type Ready, registrationOf, SHAPE, TestEngine } from '../support/engine.js'
 import { folderOf } from '../support/folder.js'
 import { endsClean, eventually, ManagerChild, type ManagerEnd } from '../support/manager-child.js'
 import { needs } from '../support/needs.js'
 import { createPageMemory } from '../support/page-memory.js'
-import { useCudaShims } from '../support/shims.js'
 
 /**
  * Which routes a Manager takes, says and leaves, at its command line: over twins of libcuda and libnvrtc, and a stand-in
  * for libcufile that is native unless it is told otherwise. Nothing here says anything of native GPUDirect Storage.
  */
 
-function missing(): string {
-  try {
-    useCudaShims()
-  } catch (error) {
-    return error instanceof Error ? error.message.slice(0, 100) : String(error)
-  }
-  return shimMissing() ?? ''
-}
-
-const reason = missing()
+const reason = noCudaTwin() || (shimMissing() ?? '')
 const shimTest = needs(reason === '', reason)
 /** What is on the disk of these tests: `auto` takes cuFile on qualified filesystems alone. */
 const filesystem = statfsSync(tmpdir()).type
 const unqualified = FILESYSTEMS_NATIVE.has(filesystem) ? '' : `no ext4 or xfs: 0x${filesystem.toString(16)}`
 const autoTest = needs(reason === '' && unqualified === '', reason || unqualified)
-/** Descriptors that the twin keeps for memory that it has mapped. */
-const DRIVER_FDS_MAX = 32
 
 interface Host {
   readonly shim: CuFileShim
@@ -74,9 +62,7 @@ async function backendInfo(manager: ManagerChild): Promise<Record<string, string
 }
 
 function deviceShape() {
-  const [device] = loadNative().cudaProbe().devices
-  if (device === undefined) throw new Error('the twin of the driver has a device')
-  return { layers: 2, segmentBytes: 8192, device: device.uuid, pages: 16, slotCount: 8 }
+  return { layers: 2, segmentBytes: 8192, device: twinUuid(), pages: 16, slotCount: 8 }
 }
 
 async function ready(engine: TestEngine, keys: Uint8Array): Promise<Ready> {

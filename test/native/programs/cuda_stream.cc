@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "../claim.h"
 #include "base/clock.h"
 #include "codec/crc32.h"
 #include "cuda/devices.h"
@@ -23,14 +24,6 @@
 using namespace orbitkv;
 
 namespace {
-
-#define CLAIM(condition)                                                   \
-  do {                                                                     \
-    if (!(condition)) {                                                    \
-      std::fprintf(stderr, "line %d: not so: %s\n", __LINE__, #condition); \
-      std::_Exit(1);                                                       \
-    }                                                                      \
-  } while (false)
 
 constexpr int64_t kPatienceUs = 60'000'000;
 constexpr uint64_t kBytes = 4 << 20;

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "../claim.h"
 #include "base/clock.h"
 #include "base/system_error.h"
 #include "codec/crc32.h"
@@ -23,14 +24,6 @@
 using namespace orbitkv;
 
 namespace {
-
-#define CLAIM(condition)                                                   \
-  do {                                                                     \
-    if (!(condition)) {                                                    \
-      std::fprintf(stderr, "line %d: not so: %s\n", __LINE__, #condition); \
-      std::exit(1);                                                        \
-    }                                                                      \
-  } while (false)
 
 constexpr uint64_t kSegment = 4000, kPadded = 4096, kStride = 12288, kPages = 64, kItems = 32;
 constexpr uint64_t kGranule = kItems * kPadded;

@@ -21,6 +21,7 @@
 #include <thread>
 #include <vector>
 
+#include "../claim.h"
 #include "base/clock.h"
 #include "codec/crc32.h"
 #include "files/shard_file.h"
@@ -30,14 +31,6 @@
 using namespace orbitkv;
 
 namespace {
-
-#define CLAIM(condition)                                                   \
-  do {                                                                     \
-    if (!(condition)) {                                                    \
-      std::fprintf(stderr, "line %d: not so: %s\n", __LINE__, #condition); \
-      std::exit(1);                                                        \
-    }                                                                      \
-  } while (false)
 
 constexpr uint32_t kDepth = 32;
 constexpr uint64_t kMiB = uint64_t{1} << 20;
