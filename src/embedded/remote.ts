@@ -57,9 +57,10 @@ export class RemoteOrbitKV {
     return await this.#host.ask('dropDram', (control) => control.dropDram(), options)
   }
 
-  /** Closes the runtime for everybody, as OrbitKV.close() does. */
+  /** Closes the runtime for everybody, as OrbitKV.close() does. Whatever is asked afterwards is refused here: session_closed. */
   async drain(options: WaitOptions & { readonly limitMs?: number } = {}): Promise<void> {
-    return await this.#host.ask('drain', (control) => control.drain(options.limitMs ?? 30_000), options)
+    await this.#host.ask('drain', (control) => control.drain(options.limitMs ?? 30_000), options)
+    this.#host.runtimeEnded()
   }
 
   /** Closes the engines of this thread, then the port. The runtime goes on. */
@@ -86,7 +87,7 @@ class RemoteHost implements EngineHost {
     this.#closed = new Promise((_, reject) => {
       port.on('close', () => {
         this.#open = false
-        reject(new ClosedError('session_closed', 'The runtime has closed the port, or its thread has ended'))
+        reject(runtimeClosed())
       })
     })
     this.#closed.catch(() => {})
@@ -102,7 +103,7 @@ class RemoteHost implements EngineHost {
     call: (control: Remote<Control>) => Promise<Outcome<T>>,
     options: WaitOptions = {},
   ): Promise<T> {
-    if (!this.#open) await this.#closed
+    if (!this.#open) throw runtimeClosed()
     if (this.#calls++ === 0) this.#port.ref()
     const answered = Promise.race([call(this.#control), this.#closed]).finally(() => {
       if (--this.#calls === 0) this.#port.unref()
@@ -152,10 +153,19 @@ class RemoteHost implements EngineHost {
     for (const session of this.#sessions) if (session.client === engine.session) this.#sessions.delete(session)
   }
 
+  /** The runtime has answered its last call; its end of the port closes in a turn of its own, whose moment decides nothing. */
+  runtimeEnded(): void {
+    this.#open = false
+  }
+
   close(): void {
     this.#open = false
     this.#port.close()
   }
+}
+
+function runtimeClosed(): ClosedError {
+  return new ClosedError('session_closed', 'The runtime has closed the port, or its thread has ended')
 }
 
 /**
