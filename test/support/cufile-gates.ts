@@ -286,7 +286,8 @@ export function declareCufileGates(declareAs: (title: string, body: Body) => voi
     const fallbacks = 'orbitkv_ssd_gpu_write_fallbacks_total'
     await eventually('eight have permits', async () => (await run.manager.metric(fallbacks)) === 2)
     await eventually('what went by DRAM has ended', () => published.ended.count === 2)
-    t.is(await run.manager.metric('orbitkv_ssd_cufile_inflight_writes'), 1)
+    // Another lane copied those: this one may still be about to begin.
+    await reaches(run, 'orbitkv_ssd_cufile_inflight_writes', 1)
     await run.risen(READS)
     // Into pages that no held write reads; the others stay as they are.
     const pages = spread(3, SHAPE.pages)
