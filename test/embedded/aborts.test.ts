@@ -128,5 +128,5 @@ test.serial('Engine: a signal ends the wait of close(), not the closing', async 
   t.true(ended instanceof CancelledError)
   go()
   await engine.close()
-  t.is((await kv.stats())['sessions'], 1)
+  await until(t, async () => (await kv.stats())['sessions'] === 1)
 })

@@ -138,6 +138,8 @@ test.serial('Runtime: a death amid close() rejects it', async (t) => {
   compute(engine, pages)
   await engine.publish(keysOf('late', SMALL.pages), pages)
   const fenced = engine.restore(await engine.query(keysOf('late', SMALL.pages)), pages, { after: never })
+  // Two ways lead to the manager: a drain must not overtake the restore that shall keep it waiting.
+  await until(t, async () => (await kv.stats())['operationsOpen'] === 1)
   const closing = kv.close()
   killLane(runtime, 'manager')
   t.is((await t.throwsAsync(closing, { instanceOf: ClosedError }))?.code, 'manager_gone')
