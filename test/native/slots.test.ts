@@ -2,6 +2,7 @@ import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readSync, writeSync } from 'node:fs'
 import { createInterface } from 'node:readline'
+import { setImmediate as turn } from 'node:timers/promises'
 import { crc32 } from 'node:zlib'
 import test, { type ExecutionContext } from 'ava'
 import { loadNative } from '../../src/binding/load.js'
@@ -142,16 +143,21 @@ memoryview(mmap.mmap(mine, 4096)).cast('Q')[8 * 63] = 65536 * 5 + 1`
   t.is(native.slotClientWord(table.slots, 63), 65536 * 5 + 1)
 })
 
+/** The generation that tells the reader to end: above all others, and its times are still exact. */
+const LAST = 2 ** 30
+/** Whole reads without which a reader has not watched. */
+const WATCHED = 100
+
 /**
  * A reader as a Python client is: word, payload, the same word again, CRC. Generation g carries bytes = 3 g, an op id
  * that never changes, and times g and g + 1; anything else under a good CRC and an unchanged word is a torn read.
  */
 const READER = `
 import os, sys, mmap, struct, zlib
-pid, fd, last = sys.argv[1:4]
+pid, fd, last, watched = sys.argv[1:5]
 words = mmap.mmap(os.open(f'/proc/{pid}/fd/{fd}', os.O_RDONLY), 64, prot=mmap.PROT_READ)
 view = memoryview(words).cast('Q')
-last = int(last)
+last, watched = int(last), int(watched)
 seen = changed = unsound = backwards = 0
 generation = 0
 print('ready', flush=True)
@@ -163,6 +169,7 @@ while generation < last:
     changed += 1
     continue
   seen += 1
+  if seen == watched: print('watched', flush=True)
   g = word >> 16
   if g < generation: backwards += 1
   generation = g
@@ -178,16 +185,25 @@ interface Verdict {
   readonly backwards: number
 }
 
-/** Lets the reader watch slot 0 behind `fd` while `finish` is called for every generation to `last`. */
-async function watch(fd: number, last: number, finish: (generation: number) => void): Promise<Verdict> {
-  const reader = spawn('python3', ['-c', READER, `${process.pid}`, `${fd}`, `${last}`], {
+/**
+ * Lets the reader watch slot 0 behind `fd` while `finish` is called for `count` generations, for as many more as it
+ * takes until the reader, which may share the core, has watched, and for LAST.
+ */
+async function watch(fd: number, count: number, finish: (generation: number) => void): Promise<Verdict> {
+  const reader = spawn('python3', ['-c', READER, `${process.pid}`, `${fd}`, `${LAST}`, `${WATCHED}`], {
     stdio: ['ignore', 'pipe', 'inherit'],
   })
-  const lines = createInterface(reader.stdout)
+  const said: string[] = []
+  const lines = createInterface(reader.stdout).on('line', (line) => said.push(line))
+  const ended = once(lines, 'close')
   await once(lines, 'line')
-  for (let generation = 1; generation <= last; generation++) finish(generation)
-  const [line] = (await once(lines, 'line')) as [string]
-  await once(reader, 'exit')
+  for (let generation = 1; generation <= count || (said.length < 2 && reader.exitCode === null); generation++) {
+    finish(generation)
+    if (generation % count === 0) await turn()
+  }
+  finish(LAST)
+  await ended
+  const line = said.at(-1) ?? ''
   const [seen = 0, changed = 0, unsound = 0, backwards = 0] = line.split(' ').map(Number)
   return { seen, changed, unsound, backwards }
 }
@@ -200,7 +216,7 @@ test('slots: a Python process never reads a torn slot while 200,000 generations 
     native.slotFinish(table.slots, 0, g, DONE, g, 0xffffffff, 3 * g, g, g + 1)
   })
   t.deepEqual({ unsound, backwards }, { unsound: 0, backwards: 0 })
-  t.true(seen > 100, `${seen} whole reads`)
+  t.true(seen >= WATCHED, `${seen} whole reads`)
   t.log(`${seen} whole reads, ${changed} changed under the reader`)
 })
 
@@ -213,7 +229,8 @@ test('slots: that reader notices a writer that sets the word before the payload'
     native.slotFinish(table.slots, 0, g, DONE, g, 0xffffffff, 3 * g, g, g + 1)
     const slot = slotOf(table.managerFd, 0)
     const bytes = new Uint8Array(slot.buffer, slot.byteOffset, SLOT_BYTES)
-    if (g < 100) writeSync(twin, bytes, 8, SLOT_BYTES - 8, 8)
+    // The last word alone, over the payload of the one before.
+    if (g < LAST) writeSync(twin, bytes, 8, SLOT_BYTES - 8, 8)
     writeSync(twin, bytes, 0, 8, 0)
   })
   t.true(unsound > 0)

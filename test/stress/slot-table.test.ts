@@ -123,7 +123,8 @@ async function hammer(table: Table, operations: number, believes: 'own' | 'any')
     stdio: ['ignore', 'pipe', 'inherit', clientFd, managerFd],
     env: { ...process.env, PYTHONPATH: PYTHON_PATH },
   })
-  const exited = once(client, 'exit')
+  // Its last line included.
+  const ended = once(client, 'close')
   const lines = createInterface(client.stdout as Readable)
   const said: string[] = []
   lines.on('line', (line) => said.push(line))
@@ -139,9 +140,9 @@ async function hammer(table: Table, operations: number, believes: 'own' | 'any')
     // The pipe is heard, and the client, which may share the core, has its turn.
     await breath()
   }
-  await exited
-  const [ended = 0, torn = 0, backwards = 0] = (said[1] ?? '').split(' ').map(Number)
-  return { ended, torn, backwards }
+  await ended
+  const [ends = 0, torn = 0, backwards = 0] = (said[1] ?? '').split(' ').map(Number)
+  return { ended: ends, torn, backwards }
 }
 
 test.serial(`O2: a Python client believes no torn end while the addon ends ${OPERATIONS} operations`, async (t) => {
