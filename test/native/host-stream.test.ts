@@ -6,6 +6,7 @@ import test, { type ExecutionContext } from 'ava'
 import fc from 'fast-check'
 import { loadNative } from '../../src/binding/load.js'
 import { COMPLETION } from '../../src/binding/surface.js'
+import { collect } from '../support/collect.js'
 import { NativeLane } from './open-lane.js'
 
 const native = loadNative()
@@ -335,7 +336,8 @@ test('host stream: a checksum sees what the copy before it wrote', (t) => {
   }
 })
 
-test('host stream: a mapping released under queued copies stays until they have ended', (t) => {
+test.serial('host stream: a mapping released under queued copies stays until they have ended', async (t) => {
+  await collect()
   const lane = openLane(t, 64 << 20)
   const alive = native.mappingsAlive()
   const segment = 1 << 20
@@ -356,7 +358,7 @@ test('host stream: a mapping released under queued copies stays until they have 
   t.is(native.mappingsAlive(), alive)
 })
 
-test('host stream: a descriptor list that another thread rewrites never leads out of bounds', async (t) => {
+test.serial('host stream: a descriptor list that another thread rewrites never leads out of bounds', async (t) => {
   const layout = LAYOUTS['packed, pages back to back'] as Layout
   const engine = new Engine(t, layout)
   engine.fill(5)
@@ -392,22 +394,35 @@ test('host stream: closing a port ends what is queued, and the next port is not 
   }
 })
 
-test('host stream: a worker that is terminated with copies in flight leaves memory only when they have ended', async (t) => {
-  const engine = new Engine(t, LAYOUTS['large segments, beyond the inline limit'] as Layout)
-  const alive = native.mappingsAlive()
-  for (let round = 0; round < 5; round++) {
-    const worker = new Worker(new URL('./copying-worker.js', import.meta.url), {
-      workerData: { template: engine.template },
-    })
-    const [message] = (await once(worker, 'message')) as [string]
-    t.is(message, 'copying')
-    await worker.terminate()
-  }
-  // Fewer is well: what earlier tests viewed may be collected meanwhile.
-  t.true(native.mappingsAlive() <= alive)
-  t.true(
-    readdirSync('/proc/self/task').every(
-      (task) => !readFileSync(`/proc/self/task/${task}/comm`, 'utf8').startsWith('orbitkv-stream'),
-    ),
-  )
-})
+/** Names of the threads of this process; those that end meanwhile are none. */
+function threads(): string[] {
+  return readdirSync('/proc/self/task').flatMap((task) => {
+    try {
+      return [readFileSync(`/proc/self/task/${task}/comm`, 'utf8').trim()]
+    } catch {
+      return []
+    }
+  })
+}
+
+test.serial(
+  'host stream: a worker that is terminated with copies in flight leaves memory only when they have ended',
+  async (t) => {
+    const engine = new Engine(t, LAYOUTS['large segments, beyond the inline limit'] as Layout)
+    const alive = native.mappingsAlive()
+    for (let round = 0; round < 5; round++) {
+      const worker = new Worker(new URL('./copying-worker.js', import.meta.url), {
+        workerData: { template: engine.template },
+      })
+      const [message] = (await once(worker, 'message')) as [string]
+      t.is(message, 'copying')
+      await worker.terminate()
+    }
+    // Fewer is well: what earlier tests viewed may be collected meanwhile.
+    t.true(native.mappingsAlive() <= alive)
+    t.deepEqual(
+      threads().filter((name) => name.startsWith('orbitkv-stream')),
+      [],
+    )
+  },
+)

@@ -4,6 +4,7 @@ import { closeSync, fstatSync, openSync, readFileSync, readlinkSync } from 'node
 import { createInterface } from 'node:readline'
 import test, { type ExecutionContext } from 'ava'
 import { loadNative } from '../../src/binding/load.js'
+import { collect } from '../support/collect.js'
 
 const native = loadNative()
 
@@ -89,7 +90,9 @@ test('memory: empty memory, ordinary files and closed descriptors are refused', 
   t.throws(() => native.createMemory(1.5), { instanceOf: TypeError })
 })
 
-test('memory: a view keeps its bytes, the name is gone at once', (t) => {
+test.serial('memory: a view keeps its bytes, the name is gone at once', async (t) => {
+  // Views of other tests go now, and none while this one counts.
+  await collect()
   const fd = native.createMemory(4096)
   const { mapping } = native.importMemory(fd)
   native.closeFd(fd)
@@ -103,7 +106,9 @@ test('memory: a view keeps its bytes, the name is gone at once', (t) => {
   t.throws(() => native.mappingView(mapping, 0, 1), { code: 'ENOENT' })
 })
 
-test('memory: without a view a released mapping is unmapped at once', (t) => {
+test.serial('memory: without a view a released mapping is unmapped at once', async (t) => {
+  // Views of other tests go now, and none while this one counts.
+  await collect()
   const alive = native.mappingsAlive()
   const fd = native.createMemory(4096)
   const { mapping } = native.importMemory(fd)

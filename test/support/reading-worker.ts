@@ -98,9 +98,14 @@ function poolKib(): number {
 
 /** Whether a thread of this process sleeps in the kernel until a device answers. */
 function threadWaitsForDisk(): boolean {
-  return readdirSync('/proc/self/task').some((thread) =>
-    /\) D /.test(readFileSync(`/proc/self/task/${thread}/stat`, 'utf8')),
-  )
+  return readdirSync('/proc/self/task').some((thread) => {
+    try {
+      return /\) D /.test(readFileSync(`/proc/self/task/${thread}/stat`, 'utf8'))
+    } catch {
+      // It has ended in between.
+      return false
+    }
+  })
 }
 
 /**
@@ -114,14 +119,22 @@ function abandonReads({ io, pool, file, reads }: Omit<ReadingOptions, 'after'>):
   for (let i = 0; i < 4; i++) {
     port.put(i, { op: 'read', tag: i, file, fileOffset: i * bytes, poolOffset: i * bytes, bytes })
   }
+  let readingMs = performance.now()
   port.port.pump(4, 0, 0)
   // A thread that has not begun its read would only be told to forget it.
-  while (io === 'posix' && !threadWaitsForDisk()) if (port.port.pump(0, 0, 0) !== 0) break
+  while (io === 'posix' && !threadWaitsForDisk()) {
+    readingMs = performance.now()
+    if (port.port.pump(0, 0, 0) === 0) continue
+    // One has ended, and the others may have.
+    readingMs = 0
+    break
+  }
   const inFlight = port.port.inFlight()
   native.shutdown(0)
+  const closedMs = performance.now() - readingMs
   native.closePool(pool)
   native.closeShard(file)
-  writeSync(1, JSON.stringify({ inFlight, poolKib: poolKib(), pump: port.port.pump(0, 0, 0) }))
+  writeSync(1, JSON.stringify({ inFlight, closedMs, poolKib: poolKib(), pump: port.port.pump(0, 0, 0) }))
 }
 
 if (!isMainThread) runWorker(workerData as ReadingOptions)
