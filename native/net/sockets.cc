@@ -41,7 +41,6 @@ Sockets::Sockets() : epoll_(epoll_create1(EPOLL_CLOEXEC)) {
 
 void Sockets::Poll(std::vector<Completion>& out) {
   if (paused_ > 0) ResumePaused();
-  for (const int32_t number : std::exchange(exited_, {})) PeerExited(number, out);
   std::array<epoll_event, 64> events;
   int count;
   do {
@@ -53,7 +52,7 @@ void Sockets::Poll(std::vector<Completion>& out) {
         const auto found = listeners_.find(number);
         if (found != listeners_.end()) Accept(number, *found->second, out);
       } else if (source == Source::kProcess) {
-        PeerExited(number, out);
+        ProcessEnded(number);
       } else if (Connection* connection = Find(number)) {
         if (connection->watches_room) WatchRoom(number, *connection);
         connection->readable = true;
@@ -66,6 +65,7 @@ void Sockets::Poll(std::vector<Completion>& out) {
   reading_.clear();
   std::swap(reading_, ready_);
   for (const int32_t number : reading_) Read(number, out);
+  TellEnds(out);
 }
 
 int32_t Sockets::Listen(const std::string& path) {
@@ -195,11 +195,22 @@ void Sockets::End(int32_t number, Connection& connection, int result,
   out.push_back({number, result, 0, CompletionKind::kClosed});
 }
 
-void Sockets::PeerExited(int32_t number, std::vector<Completion>& out) {
+void Sockets::ProcessEnded(int32_t number) {
   Connection* connection = Find(number);
   if (connection == nullptr) return;
   connection->process.Reset();
-  out.push_back({number, 0, 0, CompletionKind::kPeerExited});
+  exited_.push_back(number);
+}
+
+void Sockets::TellEnds(std::vector<Completion>& out) {
+  std::erase_if(exited_, [&](int32_t number) {
+    const Connection* connection = Find(number);
+    if (connection == nullptr) return true;
+    const bool unread =
+        connection->socket.valid() && (connection->readable || connection->reader.whole());
+    if (!unread) out.push_back({number, 0, 0, CompletionKind::kPeerExited});
+    return !unread;
+  });
 }
 
 const PeerCredentials* Sockets::Peer(int32_t number) const {

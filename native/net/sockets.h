@@ -73,7 +73,10 @@ class Sockets {
   void List(int32_t number, Connection& connection);
   void WatchRoom(int32_t number, Connection& connection);
   void End(int32_t number, Connection& connection, int result, std::vector<Completion>& out);
-  void PeerExited(int32_t number, std::vector<Completion>& out);
+  void ProcessEnded(int32_t number);
+  /// Tells the end of processes whose last words have been taken. A frame that is not taken holds
+  /// it back, and whoever takes it makes the connection ready.
+  void TellEnds(std::vector<Completion>& out);
   Connection* Find(int32_t number);
 
   UniqueFd epoll_;
@@ -83,7 +86,7 @@ class Sockets {
   /// Connections that may have a frame and hold none.
   std::vector<int32_t> ready_;
   std::vector<int32_t> reading_;
-  /// Connections whose peer process had ended when they came.
+  /// Connections whose peer process has ended, which is not told yet.
   std::vector<int32_t> exited_;
   size_t paused_ = 0;
 };

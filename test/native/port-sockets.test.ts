@@ -51,11 +51,20 @@ class Served {
 
   /** The next completion of `kind`, sleeping as a lane does while node's own event loop runs in between. */
   async next(kind: number): Promise<Completed> {
+    return await this.#find((completion) => completion.kind === kind, `no completion of kind ${kind}`)
+  }
+
+  /** The next completion, whatever it is. */
+  async any(): Promise<Completed> {
+    return await this.#find(() => true, 'no completion')
+  }
+
+  async #find(wanted: (completion: Completed) => boolean, otherwise: string): Promise<Completed> {
     const deadline = performance.now() + PATIENCE_MS
     for (;;) {
-      const at = this.#waiting.findIndex((completion) => completion.kind === kind)
+      const at = this.#waiting.findIndex(wanted)
       if (at >= 0) return this.#waiting.splice(at, 1)[0] as Completed
-      if (performance.now() > deadline) throw new Error(`no completion of kind ${kind}`)
+      if (performance.now() > deadline) throw new Error(otherwise)
       this.#waiting.push(...this.test.list(this.test.port.park(2000)))
       await new Promise(setImmediate)
     }
@@ -410,6 +419,21 @@ os.read(os.eventfd(0), 8) if hasattr(os, 'eventfd') else __import__('time').slee
     t.like(await served.next(COMPLETION.peerExited), { tag: connection })
     served.test.port.closeConnection(connection)
     served.test.port.closeConnection(connection)
+  })
+
+  when(`sockets (${io}): what a peer said before its end is taken before its end is told`, async (t) => {
+    const served = new Served(t, io)
+    const peer = python(t, served.path, `for word in (b'one', b'two', b'three'): s.send(frame(word))`)
+    const ended = once(peer, 'exit')
+    const connection = await served.accepted()
+    await ended
+    const told: (string | number)[] = []
+    while (told.at(-1) !== COMPLETION.peerExited) {
+      const { tag, kind, result } = await served.any()
+      t.is(tag, connection)
+      told.push(kind === COMPLETION.frame ? served.take(connection, result).toString() : kind)
+    }
+    t.deepEqual(told, ['one', 'two', 'three', COMPLETION.closed, COMPLETION.peerExited])
   })
 
   when(`sockets (${io}): two ports speak to each other; the connecting one sees who listens`, async (t) => {
