@@ -28,6 +28,10 @@ function openHere(options: Partial<Parameters<typeof OrbitKV.open>[0]> = {}) {
   })
 }
 
+const LOOK_MS = 10
+const STILL_LOOKS = 20
+const SETTLE_MS = 60_000
+
 function census() {
   const threads = /Threads:\s+(\d+)/.exec(readFileSync('/proc/self/status', 'utf8'))?.[1]
   return {
@@ -36,6 +40,29 @@ function census() {
     mappings: loadNative().mappingsAlive(),
     timers: process.getActiveResourcesInfo().filter((name) => name !== 'PipeWrap' && name !== 'TTYWrap'),
     exitListeners: process.listenerCount('exit'),
+  }
+}
+
+type Census = ReturnType<typeof census>
+
+/** What is left once nothing has changed for a while: the kernel counts an ended thread a little longer. */
+async function atRest(): Promise<Census> {
+  let last = census()
+  for (let looks = 0; looks < STILL_LOOKS; looks++) {
+    await new Promise((resolve) => setTimeout(resolve, LOOK_MS))
+    const now = census()
+    if (now.threads !== last.threads || now.fds !== last.fds) looks = 0
+    last = now
+  }
+  return last
+}
+
+/** What is left once it is no more than before, or when that has not come. */
+async function leftAfter(before: Census): Promise<Census> {
+  for (const endMs = performance.now() + SETTLE_MS; ; ) {
+    const now = census()
+    if ((now.threads <= before.threads && now.fds <= before.fds) || performance.now() > endMs) return now
+    await new Promise((resolve) => setTimeout(resolve, LOOK_MS))
   }
 }
 
@@ -59,10 +86,10 @@ const MODES: Readonly<Record<string, () => Promise<void>>> = {
     // The first lives load code, start the thread pool and grow tables that stay.
     for (let i = 0; i < 2; i++) await cycle(`warm ${i}`)
     await collect()
-    const before = census()
+    const before = await atRest()
     for (let i = 0; i < Number(count); i++) await cycle(`life ${i}`)
     await collect()
-    say({ before, after: census() })
+    say({ before, after: await leftAfter(before) })
   },
 
   /** Ends itself amid restores, without closing anything. */
