@@ -68,7 +68,8 @@ for (const [bed, declare] of BEDS) {
     }
     times.sort((a, b) => a - b)
     t.log(`round trip p50 ${((times[50] ?? 0) * 1000).toFixed(0)} us, p99 ${((times[99] ?? 0) * 1000).toFixed(0)} us`)
-    t.true((times[50] ?? Number.POSITIVE_INFINITY) < UNWOKEN_MS / 2)
+    // A busy machine makes many of them slow, but a lane that is not woken makes all of them so.
+    t.true((times[10] ?? Number.POSITIVE_INFINITY) < UNWOKEN_MS / 2)
     t.is(await rig.lanes[0]?.stop(() => send(rig, { kind: 'stop' })), 'left')
     rig.main.close()
     t.deepEqual(rig.deaths, [])
