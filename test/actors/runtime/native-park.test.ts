@@ -27,6 +27,7 @@ const BEDS: readonly [BedKind, typeof addon][] = [
 /** A native park ends by itself after 100 ms: whoever is slower than this was not woken. */
 const UNWOKEN_MS = 100
 /** A hang lasts for ever; the rest is a busy machine. */
+const STOP_MS = 60_000
 const END_MS_MAX = 20_000
 
 function send(rig: Rig, message: TestMessage): void {
@@ -70,7 +71,7 @@ for (const [bed, declare] of BEDS) {
     t.log(`round trip p50 ${((times[50] ?? 0) * 1000).toFixed(0)} us, p99 ${((times[99] ?? 0) * 1000).toFixed(0)} us`)
     // A busy machine makes many of them slow, but a lane that is not woken makes all of them so.
     t.true((times[10] ?? Number.POSITIVE_INFINITY) < UNWOKEN_MS / 2)
-    t.is(await rig.lanes[0]?.stop(() => send(rig, { kind: 'stop' })), 'left')
+    t.is(await rig.lanes[0]?.stop(() => send(rig, { kind: 'stop' }), STOP_MS), 'left')
     rig.main.close()
     t.deepEqual(rig.deaths, [])
   })

@@ -2,6 +2,9 @@ import test from 'ava'
 import { listFor, type TestMessage } from './lanes/messages.js'
 import { oneLane, type Rig, twoLanes } from './lanes/rig.js'
 
+/** A hang lasts for ever; the rest is a busy machine. */
+const STOP_MS = 60_000
+
 /** Runs of (capacity, arena, records): a million records in all, most time where the ring is smallest. */
 const RUNS = [
   { capacity: 2, arenaDoubles: 5, records: 30_000 },
@@ -23,7 +26,7 @@ for (const { capacity, arenaDoubles, records } of RUNS) {
     await Promise.race([rig.heard('done'), rig.died.then((death) => Promise.reject(death.error))])
     t.log(`${((2 * records) / (performance.now() - start) / 1000).toFixed(2)} M records/s, both ways`)
     const [source, sink] = rig.lanes
-    t.is(await source?.stop(() => send(rig, { kind: 'stop' })), 'left')
+    t.is(await source?.stop(() => send(rig, { kind: 'stop' }), STOP_MS), 'left')
     t.is(await sink?.terminate(), 'terminated')
     rig.main.close()
     t.deepEqual(rig.deaths, [])
@@ -39,7 +42,7 @@ test.serial('Lanes: STOP lets everything sent before it be answered, in order, t
     rig.toFirst.send({ kind: 'number', serial, list: listFor(serial, scratch) })
   }
   t.true(rig.toFirst.pending > 0)
-  const end = await sink?.stop(() => send(rig, { kind: 'stop' }))
+  const end = await sink?.stop(() => send(rig, { kind: 'stop' }), STOP_MS)
   await rig.heard('stopped')
   t.is(end, 'left')
   t.deepEqual(
