@@ -242,21 +242,26 @@ export class RunningManager {
     return gaugesOf(this.pages, this.shown)
   }
 
-  /** Refuses new work, ends what was admitted within `limitUs`, stops every lane and releases everything. */
+  /**
+   * Refuses new work, ends what was admitted within `limitUs`, stops every lane and releases everything. Lanes that have
+   * not left STOP_MS_MAX later are terminated: what they owned is then told as it was last shown.
+   */
   async drain(limitUs: number): Promise<DrainReport> {
     this.serving = false
     // From here on a lane that leaves is no death: the manager worker stops them all once everything has ended.
     const left = this.lanes.map((lane) => lane.stop(() => {}, limitUs / 1000 + STOP_MS_MAX))
     this.outbox.send({ kind: 'drain', limitUs })
     this.seat.flush()
-    const unfinished = await this.drained
-    await Promise.all(left)
+    const ends = await Promise.all(left)
+    // After a death this waits for ever: it is onDeath's to tell.
+    const late = ends.includes('terminated') && !ends.includes('died')
+    const unfinished = late ? (this.gauges().get(OPERATIONS_OPEN) ?? 0) : await this.drained
     this.seat.close()
     const leaks: Record<string, number> = {}
     for (const [name, value] of this.gauges()) {
       if (value !== 0 && !CONTENT_GAUGES.has(name.replace(/\{.*/, ''))) leaks[name] = value
     }
-    this.release(true)
+    this.release(!late)
     return { unfinished, leaks }
   }
 
@@ -293,6 +298,9 @@ function closeIfStill(fd: number, inode: number): void {
     if ((error as NodeJS.ErrnoException).code !== 'EBADF') throw error
   }
 }
+
+/** Shown by the manager worker, and all that is left of its word once it was terminated. */
+const OPERATIONS_OPEN = 'orbitkv_operations_open'
 
 /** Managers of this thread that run. */
 let running = 0

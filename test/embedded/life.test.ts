@@ -4,7 +4,7 @@ import { Runtime } from '../../src/embedded/runtime.js'
 import { CancelledError, ClosedError, ConfigError, OrbitKV } from '../../src/index.js'
 import { MIB } from '../../src/shared/base/units.js'
 import { runChild } from '../support/embedded-process.js'
-import { compute, keysOf, killLane, SMALL, saveToSsd, wrongBlocks } from '../support/engine-content.js'
+import { compute, keysOf, killLane, metricOf, SMALL, saveToSsd, wrongBlocks } from '../support/engine-content.js'
 import { folderOf } from '../support/folder.js'
 import { HOST_IO } from '../support/host-io.js'
 import { open, optionsOf, testWithSsd, until } from '../support/runtime-bed.js'
@@ -92,6 +92,28 @@ testWithSsd(
     t.deepEqual(await kv.close(), { unfinished, leaks }, 'closing again tells the same')
     await engine.close()
     t.regex(await kv.metrics(), /orbitkv_build_info/)
+  },
+)
+
+test.serial(
+  'Runtime: a manager that does not drain within the limit is ended, and close() tells what it left',
+  async (t) => {
+    const runtime = await Runtime.open({ poolBytes: 16 * MIB, io: HOST_IO, onDeath: () => t.fail() })
+    const kv = Reflect.construct(OrbitKV, [runtime]) as OrbitKV
+    const engine = await kv.register(SMALL)
+    compute(engine, pages)
+    await engine.publish(keysOf('stuck', SMALL.pages), pages)
+    const fenced = engine.restore(await engine.query(keysOf('stuck', SMALL.pages)), pages, { after: never })
+    const lost = t.throwsAsync(fenced, { instanceOf: ClosedError })
+    await until(t, async () => (await metricOf(kv, 'orbitkv_operations_open')) === 1)
+    // As one that hangs: it never hears of its drain.
+    const { outbox } = runtime.manager as unknown as { outbox: { send(message: unknown): void } }
+    outbox.send = () => {}
+    const { unfinished, leaks } = await kv.close({ limitMs: 1 })
+    t.is(unfinished, 1)
+    t.is(leaks['orbitkv_operations_open'], 1)
+    await lost
+    t.is(kv.health().status, 'closed')
   },
 )
 
