@@ -76,8 +76,28 @@ async function runPython() {
   }
 }
 
+/** Tests that start processes, threads or devices: one file at a time, so that another's load does not reach their limits. */
+const ALONE = [
+  'actors',
+  'cli',
+  'client',
+  'control',
+  'device',
+  'embedded',
+  'failures',
+  'http',
+  'native',
+  'process',
+  'stress',
+]
+const inFolders = (prefix) => ALONE.map((folder) => `${prefix}dist/test/${folder}/**/*.test.js`)
+
 const args = process.argv.slice(2)
-await runAva(args)
-if (args.length === 0) await runPython()
+if (args.length > 0) await runAva(args)
+else {
+  await runAva(['--concurrency', '1', ...inFolders('')])
+  await runAva(['dist/test/**/*.test.js', ...inFolders('!')])
+  await runPython()
+}
 console.log(`${totals.passed} passed, ${totals.failed} failed, ${totals.skipped} skipped`)
 process.exit(totals.failed === 0 ? 0 : 1)
