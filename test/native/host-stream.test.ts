@@ -1,5 +1,4 @@
 import { once } from 'node:events'
-import { readdirSync, readFileSync } from 'node:fs'
 import { Worker } from 'node:worker_threads'
 import { crc32 } from 'node:zlib'
 import test, { type ExecutionContext } from 'ava'
@@ -7,6 +6,8 @@ import fc from 'fast-check'
 import { loadNative } from '../../src/binding/load.js'
 import { COMPLETION } from '../../src/binding/surface.js'
 import { collect } from '../support/collect.js'
+import { eventually } from '../support/manager-child.js'
+import { ofThreads } from '../support/threads.js'
 import { NativeLane } from './open-lane.js'
 
 const native = loadNative()
@@ -16,8 +17,6 @@ const D2H = 1
 const EINVAL = -22
 
 const POISON = 0xa5
-/** A hang lasts for ever; the rest is a busy machine. */
-const SETTLE_MS = 60_000
 const GUARD = 0x5a
 
 /** How one (rank, group) lies in engine memory, and the granules cut from it. */
@@ -396,17 +395,6 @@ test('host stream: closing a port ends what is queued, and the next port is not 
   }
 })
 
-/** Names of the threads of this process; those that end meanwhile are none. */
-function threads(): string[] {
-  return readdirSync('/proc/self/task').flatMap((task) => {
-    try {
-      return [readFileSync(`/proc/self/task/${task}/comm`, 'utf8').trim()]
-    } catch {
-      return []
-    }
-  })
-}
-
 test.serial(
   'host stream: a worker that is terminated with copies in flight leaves memory only when they have ended',
   async (t) => {
@@ -423,10 +411,13 @@ test.serial(
     // Fewer is well: what earlier tests viewed may be collected meanwhile.
     t.true(native.mappingsAlive() <= alive)
     // The kernel lists an ended thread a little longer.
-    const streams = () => threads().filter((name) => name.startsWith('orbitkv-stream'))
-    for (const endMs = performance.now() + SETTLE_MS; streams().length > 0 && performance.now() < endMs; ) {
-      await new Promise((resolve) => setImmediate(resolve))
-    }
+    const streams = () => ofThreads('comm').filter((name) => name.startsWith('orbitkv-stream'))
+    await eventually(
+      'no thread of a stream is left',
+      () => streams().length === 0,
+      undefined,
+      () => streams().join(),
+    )
     t.deepEqual(streams(), [])
   },
 )

@@ -2,10 +2,11 @@
  * A worker (or a main thread, with arguments as JSON) that submits a list of reads, says so, and then ends, stays
  * parked or is ended from outside while the device works. Its port is drained by whoever ends it.
  */
-import { readdirSync, readFileSync, writeSync } from 'node:fs'
+import { readFileSync, writeSync } from 'node:fs'
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads'
 import { loadNative } from '../../src/binding/load.js'
 import { TestPort } from './test-port.js'
+import { ofThreads } from './threads.js'
 
 const MIB = 1024 * 1024
 
@@ -98,14 +99,7 @@ function poolKib(): number {
 
 /** Whether a thread of this process sleeps in the kernel until a device answers. */
 function threadWaitsForDisk(): boolean {
-  return readdirSync('/proc/self/task').some((thread) => {
-    try {
-      return /\) D /.test(readFileSync(`/proc/self/task/${thread}/stat`, 'utf8'))
-    } catch {
-      // It has ended in between.
-      return false
-    }
-  })
+  return ofThreads('stat').some((stat) => /\) D /.test(stat))
 }
 
 /**

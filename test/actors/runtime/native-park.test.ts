@@ -6,7 +6,7 @@ import type { Probe } from '../../../src/binding/surface.js'
 import { needs } from '../../support/needs.js'
 import type { BedKind } from './lanes/bed.js'
 import { listFor, type TestMessage } from './lanes/messages.js'
-import { oneLane, type Rig, twoLanes } from './lanes/rig.js'
+import { oneLane, type Rig, STOP_MS, twoLanes } from './lanes/rig.js'
 
 function probe(): Probe | null {
   try {
@@ -27,7 +27,6 @@ const BEDS: readonly [BedKind, typeof addon][] = [
 /** A native park ends by itself after 100 ms: whoever is slower than this was not woken. */
 const UNWOKEN_MS = 100
 /** A hang lasts for ever; the rest is a busy machine. */
-const STOP_MS = 60_000
 const END_MS_MAX = 20_000
 
 function send(rig: Rig, message: TestMessage): void {

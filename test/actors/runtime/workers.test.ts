@@ -1,9 +1,6 @@
 import test from 'ava'
 import { listFor, type TestMessage } from './lanes/messages.js'
-import { oneLane, type Rig, twoLanes } from './lanes/rig.js'
-
-/** A hang lasts for ever; the rest is a busy machine. */
-const STOP_MS = 60_000
+import { oneLane, type Rig, STOP_MS, twoLanes } from './lanes/rig.js'
 
 /** Runs of (capacity, arena, records): a million records in all, most time where the ring is smallest. */
 const RUNS = [

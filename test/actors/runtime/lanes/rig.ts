@@ -6,6 +6,9 @@ import { Actor, type RingSizes, Wiring } from '../../../../src/actors/runtime/wi
 import { type BedKind, bedOf } from './bed.js'
 import { type TestMessage, testCodec } from './messages.js'
 
+/** For a lane to leave. A hang lasts for ever; the rest is a busy machine. */
+export const STOP_MS = 60_000
+
 const NO_COUNTERS = { series: [], histograms: [] }
 
 /** Main with one lane (`sink`), or with two (`source` and `sink`, joined by a ring pair). */
