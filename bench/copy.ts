@@ -1,3 +1,4 @@
+import { COPY } from '../src/shared/layout/descriptors.js'
 import { requireDevice, shuffled, TimedLane } from './support/device.js'
 import type { BenchOptions } from './support/options.js'
 import { type Estimate, estimate, ratios, rounded } from './support/statistics.js'
@@ -54,15 +55,15 @@ export async function run(options: BenchOptions, say: (line: string) => void): P
   const template = (stride: number, pages: number, bytes: number): number =>
     native.defineTemplate(Float64Array.of(mapping, 0, stride, pages, 0, bytes, bytes), Float64Array.of(0, 1))
   const whole = template(0, 1, PEAK_BYTES)
-  const peakList = Float64Array.of(whole, 0, 0, 0, 0, 1)
+  const peakList = Float64Array.of(whole, 0, 0, 0, 0, 1, 0)
   const peak = (direction: 0 | 1): number => gbps(PEAK_BYTES, lane.last(lane.copy(streams.direct, direction, peakList)))
 
   /** `count` runs that adjoin on neither side, in no order. */
   function scatteredList(runBytes: number, count: number): Float64Array {
     const number = template(2 * runBytes, count, runBytes)
-    const list = new Float64Array(6 * count)
+    const list = new Float64Array(COPY.doubles * count)
     const order = shuffled(count)
-    order.forEach((page, i) => void list.set([number, 0, page, i * runBytes, 0, 1], i * 6))
+    order.forEach((page, i) => void list.set([number, 0, page, i * runBytes, 0, 1, 0], i * COPY.doubles))
     return list
   }
 
@@ -91,7 +92,7 @@ export async function run(options: BenchOptions, say: (line: string) => void): P
     runBytes: number,
     list: Float64Array,
   ): void {
-    const totalBytes = (list.length / 6) * runBytes
+    const totalBytes = (list.length / COPY.doubles) * runBytes
     const [rate, ofPeak, aloneGbps] = compare(direction[1], streams[backend], list, totalBytes)
     measured.push({ direction: direction[0], backend, runBytes, totalBytes, gbps: rate, ofPeak, aloneGbps })
     const shape = `${Math.round(totalBytes / MIB)} MiB in runs of ${runBytes / KIB} KiB`
@@ -110,7 +111,7 @@ export async function run(options: BenchOptions, say: (line: string) => void): P
   say(`peak: h2d ${peaks['h2d']?.median} GB/s, d2h ${peaks['d2h']?.median} GB/s`)
   for (const direction of DIRECTIONS) {
     for (const size of CONTIGUOUS_MIB) {
-      const list = Float64Array.of(template(0, 1, size * MIB), 0, 0, 0, 0, 1)
+      const list = Float64Array.of(template(0, 1, size * MIB), 0, 0, 0, 0, 1, 0)
       for (const backend of BACKENDS) measure(direction, backend, size * MIB, list)
     }
     for (const total of TOTALS_MIB) {
@@ -131,7 +132,7 @@ export async function run(options: BenchOptions, say: (line: string) => void): P
           for (const tile of TILES_KIB) {
             const stream = lane.stream({ transfer: 'kernel', blocks, tileBytes: tile * KIB })
             const rate = (of: Float64Array) => {
-              const bytes = (of.length / 6) * run * KIB
+              const bytes = (of.length / COPY.doubles) * run * KIB
               const times = Array.from({ length: 7 }, () =>
                 gbps(bytes, lane.last(lane.copy(stream, direction, peakList), lane.copy(stream, direction, of))),
               )

@@ -1,5 +1,6 @@
 import { loadNative } from '../../src/binding/load.js'
 import type { CudaDevice, Native, StreamOptions } from '../../src/binding/surface.js'
+import { COPY } from '../../src/shared/layout/descriptors.js'
 import { CudaLane } from '../../test/support/cuda-lane.js'
 import { Refusal } from './options.js'
 
@@ -56,7 +57,7 @@ export class TimedLane {
 
   /** COPY descriptors to be queued. */
   copy(stream: number, direction: 0 | 1, list: Float64Array): Queued {
-    return () => this.#lane.port.copy(stream, 0, direction, list, 0, list.length / 6)
+    return () => this.#lane.port.copy(stream, 0, direction, list, 0, list.length / COPY.doubles)
   }
 
   /** MOVE descriptors to be queued. */

@@ -19,6 +19,7 @@ enum CopyField : size_t {
   kPoolOffset,
   kFirstItem,
   kItemCount,
+  kStoredBytes,
   kCopyFields
 };
 enum ChecksumField : size_t { kOffset, kBytes, kSegmentBytes, kSegmentStride, kChecksumFields };
@@ -121,7 +122,8 @@ int DecodeCopies(std::span<const double> descriptors, std::shared_ptr<Pool> pool
     if (found != nullptr && found->device() != device) return -EXDEV;
     if (found == nullptr || !found->Run(copy[kGranule], copy[kFirstItem], copy[kItemCount], &run))
       return -EINVAL;
-    if (copy[kPage] >= run.page_count || !pool->Contains(copy[kPoolOffset], run.extent_bytes))
+    if (copy[kStoredBytes] != 0 || copy[kPage] >= run.page_count ||
+        !pool->Contains(copy[kPoolOffset], run.extent_bytes))
       return -EINVAL;
     job->steps.push_back({run.items, copy[kPage], pool->base() + copy[kPoolOffset]});
     job->bytes += run.bytes;

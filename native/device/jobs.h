@@ -12,7 +12,7 @@
 namespace orbitkv {
 
 /// Sizes of descriptors in src/shared/layout/descriptors.ts, in float64.
-inline constexpr size_t kCopyDoubles = 6;
+inline constexpr size_t kCopyDoubles = 7;
 inline constexpr size_t kChecksumDoubles = 4;
 inline constexpr size_t kMoveDoubles = 5;
 inline constexpr size_t kMappedChecksumDoubles = 5;

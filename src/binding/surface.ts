@@ -118,6 +118,8 @@ export interface StreamOptions {
   readonly gather?: Gather
   /** Where that kernel finds its descriptors; for measuring. */
   readonly descriptors?: Descriptors
+  /** Device memory that encode() may hold, and decode() as much again; 64 MiB by default, 0 for none. */
+  readonly codecBudgetBytes?: number
 }
 
 /** By rounds of a block that fetches descriptors for all its warps (default), or each warp by itself. */
@@ -248,6 +250,19 @@ export interface PortOptions {
   readonly register: boolean
 }
 
+/** What codecWorkspace() reports, by place: bytes lent to jobs, bytes held on the device, allocations since the start. */
+export const CODEC_WORKSPACE = { doubles: 3, reservedBytes: 0, heldBytes: 1, allocations: 2 } as const
+
+/** Whether nvCOMP's batched ANS can be used. */
+export interface NvcompReport {
+  readonly available: boolean
+  readonly reason: 'ok' | 'no-library' | 'no-symbol' | 'wrong-version'
+  /** 1000 * major + 100 * minor + patch; 0 when unknown. */
+  readonly version: number
+  /** Where the library was found, or every path that was tried. */
+  readonly path: string
+}
+
 export interface PortReport {
   readonly io: 'uring' | 'posix'
   readonly setupFlags: number
@@ -287,6 +302,8 @@ export interface Port {
    */
   openStream(device: DeviceName, options?: StreamOptions): number
   streamReport(stream: number): StreamReport
+  /** Fills `into` with what CODEC_WORKSPACE names of a stream's codec: zeroes where it has none. */
+  codecWorkspace(stream: number, into: Float64Array): void
   /**
    * Queues copies on a stream: `count` COPY descriptors at `list[offset]`. direction 0 = pool to pages (H2D),
    * 1 = pages to pool (D2H). Small jobs on an idle stream may run inside the call. Completes once with `tag`.
@@ -294,6 +311,20 @@ export interface Port {
    * follows). Jobs of a stream complete in order; -ECANCELED when the port closed before the job started.
    */
   copy(stream: number, tag: number, direction: 0 | 1, list: Float64Array, offset: number, count: number): number
+  /**
+   * Queues codings from pages to the pool: COPY descriptors of one item each with `storedBytes` of room, a multiple of 512
+   * (descriptors.ts). Descriptor i writes two results from results[resultBase + 2 * i]: the bytes that are stored and
+   * their CRC32. Fewer than the item's: its coding, zeroes up to the next multiple of 512 behind it. As many as the item's: the item
+   * itself, where there was room. 0: neither fits or may be kept, and the room holds nothing of worth. An item whose
+   * coding saves less than an eighth counts as one that has none. As copy().
+   */
+  encode(stream: number, tag: number, list: Float64Array, offset: number, count: number, resultBase: number): number
+  /**
+   * The other direction, from the `storedBytes` that encode() reported for a coding (raw items go by copy()). Result i is
+   * 0, or 1: these bytes are no coding, and the page holds nothing of worth. On the stream of a staging slot the slot is the pool.
+   * A job that the codec's workspace has no room for completes with -ENOMEM, and its bytes may be as good as ever.
+   */
+  decode(stream: number, tag: number, list: Float64Array, offset: number, count: number, resultBase: number): number
   /** Queues `count` CHECKSUM descriptors; result i goes to results[resultBase + i]. Completes once with `tag`. */
   checksum(stream: number, tag: number, list: Float64Array, offset: number, count: number, resultBase: number): number
   /**
@@ -471,9 +502,10 @@ export interface Native {
   mappingsAlive(): number
   /**
    * Defines a copy template: `granuleFirstItem[g] … granuleFirstItem[g + 1] - 1` are the TEMPLATE_ITEM indices of
-   * granule g. Every item is checked against its mapping for every page. Throws EINVAL with the item's number.
+   * granule g. Every item is checked against its mapping for every page. `codings`: one ITEM_CODING an item; none: all are
+   * raw. Throws EINVAL with the item's number, also for a coding that its bytes cannot have.
    */
-  defineTemplate(items: Float64Array, granuleFirstItem: Float64Array): number
+  defineTemplate(items: Float64Array, granuleFirstItem: Float64Array, codings?: Float64Array): number
   releaseTemplate(template: number): void
 
   /** The three descriptors are the caller's: send them, then close them. At most 65,536 slots. */
@@ -541,6 +573,12 @@ export interface Native {
   fp8Decode(codes: Uint8Array, values: Uint8Array, source: 'bf16' | 'fp16', variant: Fp8Variant): boolean
   /** The variants of this processor, narrowest first. */
   fp8Variants(): string[]
+
+  /**
+   * Opens nvCOMP 5.3 (other versions have another ABI or other streams: refused), on main, before lanes start. `library`:
+   * its path, or empty for `libnvcomp.so.5` as the loader finds it. Idempotent once it is open. Never throws.
+   */
+  openNvcomp(library: string): NvcompReport
 
   /** Two connected UNIX stream sockets, for adopt(); each sees this process as its peer. The descriptors are the caller's. */
   socketPair(): [number, number]

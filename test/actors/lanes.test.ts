@@ -114,6 +114,7 @@ class Engine {
         poolOffsetOf(block, granule),
         0,
         LAYERS_PER_GRANULE,
+        0,
       ]),
     )
   }

@@ -123,7 +123,7 @@ function bed(t: ExecutionContext, library: CuFileShim): Bed {
   return { lane, file, template, pages: native.mappingView(mapping, 0, 16 * 8192) }
 }
 
-const copyOf = (template: number, page: number, offset: number) => [template, 0, page, offset, 0, 2]
+const copyOf = (template: number, page: number, offset: number) => [template, 0, page, offset, 0, 2, 0]
 
 shimTest('gather, write, read, checksum, scatter: the same bytes come back, and padding is zero', (t) => {
   const library = shim(t)

@@ -5,6 +5,7 @@ import test, { type ExecutionContext } from 'ava'
 import fc from 'fast-check'
 import { loadNative } from '../../src/binding/load.js'
 import { COMPLETION } from '../../src/binding/surface.js'
+import { COPY } from '../../src/shared/layout/descriptors.js'
 import { collect } from '../support/collect.js'
 import { eventually } from '../support/manager-child.js'
 import { ofThreads } from '../support/threads.js'
@@ -86,6 +87,7 @@ class Engine {
       poolOffset + granule * granuleBytes(this.layout),
       0,
       this.layout.segmentsPerGranule,
+      0,
     ]).flat()
   }
 }
@@ -97,7 +99,7 @@ function openLane(t: ExecutionContext, poolBytes: number): NativeLane {
 }
 
 function copy(lane: NativeLane, tag: number, direction: 0 | 1, list: number[]): number {
-  return lane.port.copy(lane.stream, tag, direction, Float64Array.from(list), 0, list.length / 6)
+  return lane.port.copy(lane.stream, tag, direction, Float64Array.from(list), 0, list.length / COPY.doubles)
 }
 
 const LAYOUTS: Record<string, Layout> = {
@@ -192,7 +194,7 @@ test('host stream: a run of items copies those items and nothing else', (t) => {
   const lane = openLane(t, 8192)
   engine.fill(9)
   lane.poolBytes.fill(POISON)
-  t.is(copy(lane, 1, D2H, [engine.template, 1, 2, 0, 1, 1]), 0)
+  t.is(copy(lane, 1, D2H, [engine.template, 1, 2, 0, 1, 1, 0]), 0)
   lane.reap(1)
   t.deepEqual(lane.poolBytes.subarray(1024, 2024), engine.segment(2, 4))
   t.true(lane.poolBytes.subarray(2024, 2048).every((byte) => byte === 0))
@@ -207,22 +209,23 @@ test('host stream: a descriptor out of bounds refuses the whole list, and nothin
   const end = lane.poolBytes.length
   engine.fill(3)
   lane.poolBytes.fill(POISON)
-  const good = [engine.template, 0, 0, 0, 0, 2]
+  const good = [engine.template, 0, 0, 0, 0, 2, 0]
   const bad: Record<string, number[]> = {
-    'no such template': [engine.template + 1000, 0, 0, 0, 0, 2],
-    'a template beyond int32': [2 ** 40, 0, 0, 0, 0, 2],
-    'no such granule': [engine.template, 2, 0, 0, 0, 2],
-    'no such page': [engine.template, 0, layout.pages, 0, 0, 2],
-    'no items': [engine.template, 0, 0, 0, 0, 0],
-    'items past the granule': [engine.template, 0, 0, 0, 1, 2],
-    'first item past the granule': [engine.template, 0, 0, 0, 3, 1],
-    'items that wrap': [engine.template, 0, 0, 0, 2 ** 53 - 1, 2 ** 53 - 1],
-    'padding past the pool': [engine.template, 0, 0, end - 2 * 3072 + 1, 0, 2],
-    'far past the pool': [engine.template, 0, 0, 2 ** 53 - 1, 0, 2],
-    'a fraction': [engine.template, 0, 0.5, 0, 0, 2],
-    'a negative': [engine.template, 0, 0, -512, 0, 2],
-    'not a number': [engine.template, 0, 0, Number.NaN, 0, 2],
-    infinite: [engine.template, 0, 0, Number.POSITIVE_INFINITY, 0, 2],
+    'no such template': [engine.template + 1000, 0, 0, 0, 0, 2, 0],
+    'a template beyond int32': [2 ** 40, 0, 0, 0, 0, 2, 0],
+    'no such granule': [engine.template, 2, 0, 0, 0, 2, 0],
+    'no such page': [engine.template, 0, layout.pages, 0, 0, 2, 0],
+    'no items': [engine.template, 0, 0, 0, 0, 0, 0],
+    'items past the granule': [engine.template, 0, 0, 0, 1, 2, 0],
+    'first item past the granule': [engine.template, 0, 0, 0, 3, 1, 0],
+    'items that wrap': [engine.template, 0, 0, 0, 2 ** 53 - 1, 2 ** 53 - 1, 0],
+    'padding past the pool': [engine.template, 0, 0, end - 2 * 3072 + 1, 0, 2, 0],
+    'far past the pool': [engine.template, 0, 0, 2 ** 53 - 1, 0, 2, 0],
+    'coded bytes': [engine.template, 0, 0, 0, 0, 2, 512],
+    'a fraction': [engine.template, 0, 0.5, 0, 0, 2, 0],
+    'a negative': [engine.template, 0, 0, -512, 0, 2, 0],
+    'not a number': [engine.template, 0, 0, Number.NaN, 0, 2, 0],
+    infinite: [engine.template, 0, 0, Number.POSITIVE_INFINITY, 0, 2, 0],
   }
   for (const [name, descriptor] of Object.entries(bad)) {
     t.is(copy(lane, 1, D2H, [...good, ...descriptor]), EINVAL, name)
@@ -236,7 +239,7 @@ test('host stream: a descriptor out of bounds refuses the whole list, and nothin
   t.is(lane.port.copy(lane.stream, 1, 2 as 1, list, 0, 1), EINVAL)
   t.is(lane.pending(), 0)
   t.true(lane.poolBytes.every((byte) => byte === POISON))
-  t.is(copy(lane, 7, D2H, [engine.template, 0, 0, end - 2 * 3072, 0, 2]), 0)
+  t.is(copy(lane, 7, D2H, [engine.template, 0, 0, end - 2 * 3072, 0, 2, 0]), 0)
   t.is(lane.reap(1)[0]?.tag, 7)
 })
 
@@ -349,10 +352,10 @@ test.serial('host stream: a mapping released under queued copies stays until the
     Float64Array.of(mapping, 0, segment, 4, 0, segment, segment),
     Float64Array.of(0, 1),
   )
-  for (let tag = 0; tag < 64; tag++) t.is(copy(lane, tag, D2H, [engine, 0, tag % 4, tag * segment, 0, 1]), 0)
+  for (let tag = 0; tag < 64; tag++) t.is(copy(lane, tag, D2H, [engine, 0, tag % 4, tag * segment, 0, 1, 0]), 0)
   native.releaseMapping(mapping)
   const still = native.mappingsAlive()
-  t.is(copy(lane, 99, D2H, [engine, 0, 0, 0, 0, 1]), EINVAL)
+  t.is(copy(lane, 99, D2H, [engine, 0, 0, 0, 0, 1, 0]), EINVAL)
   const ended = lane.pending()
   t.true(still === alive + 1 || ended >= 63, `${still - alive} mapped after ${ended} of 64 copies`)
   t.true(lane.reap(64 - ended).every(({ result }) => result === 0))
@@ -364,8 +367,8 @@ test.serial('host stream: a descriptor list that another thread rewrites never l
   const engine = new Engine(t, layout)
   engine.fill(5)
   const lane = openLane(t, 8192)
-  const list = new Float64Array(new SharedArrayBuffer(8 * 6))
-  list.set([engine.template, 0, 0, 0, 0, 1])
+  const list = new Float64Array(new SharedArrayBuffer(8 * COPY.doubles))
+  list.set([engine.template, 0, 0, 0, 0, 1, 0])
   const flipper = new Worker(
     `const { workerData } = require('node:worker_threads')
      const list = new Float64Array(workerData)

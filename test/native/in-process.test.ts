@@ -97,7 +97,7 @@ test.serial('adopt: what is no connected UNIX stream is refused, and closed all 
 function copied(lane: NativeLane, mapping: number): Uint8Array {
   const template = native.defineTemplate(Float64Array.of(mapping, 0, PAGE, 1, 0, PAGE, PAGE), Float64Array.of(0, 1))
   lane.poolBytes.fill(0, 0, PAGE)
-  const queued = lane.port.copy(lane.stream, 1, 1, Float64Array.of(template, 0, 0, 0, 0, 1), 0, 1)
+  const queued = lane.port.copy(lane.stream, 1, 1, Float64Array.of(template, 0, 0, 0, 0, 1, 0), 0, 1)
   if (queued !== 0) throw new Error(`copy: ${queued}`)
   const [done] = lane.reap(1)
   if (done?.result !== 0) throw new Error(`copy: ${done?.result}`)

@@ -1,6 +1,7 @@
 import { crc32 } from 'node:zlib'
 import type { ExecutionContext } from 'ava'
 import type { Native, StreamOptions, Transfer } from '../../src/binding/surface.js'
+import { COPY } from '../../src/shared/layout/descriptors.js'
 import { CudaLane } from './cuda-lane.js'
 import type { Body } from './needs.js'
 
@@ -96,14 +97,14 @@ export function declareCudaClaims(declare: (title: string, body: Body) => void, 
     }
   }
 
-  /** One template with a granule of one item for each run; the COPY of run i is (template, i, 0, pool offset, 0, 1). */
+  /** One template with a granule of one item for each run; the COPY of run i is (template, i, 0, pool offset, 0, 1, 0). */
   function template(mapping: number, runs: readonly Run[], padding = 0): number {
     const items = runs.flatMap(({ at, bytes }) => [mapping, at, 0, 1, 0, bytes, bytes + padding])
     return native.defineTemplate(Float64Array.from(items), Float64Array.from(runs.map((_, i) => i).concat(runs.length)))
   }
 
   const copies = (number: number, runs: readonly Run[]): number[] =>
-    runs.flatMap(({ other }, i) => [number, i, 0, other, 0, 1])
+    runs.flatMap(({ other }, i) => [number, i, 0, other, 0, 1, 0])
 
   for (const transfer of ['direct', 'kernel', 'auto'] as const satisfies readonly Transfer[]) {
     declare(`CUDA: copies by ${transfer} move exact bytes of any size and alignment, and no neighbour`, (t) => {
@@ -278,8 +279,8 @@ export function declareCudaClaims(declare: (title: string, body: Body) => void, 
     const device = memory(t, content)
     const items = [device.mapping, 0, 2 * runBytes, count, 0, runBytes, runBytes]
     const number = native.defineTemplate(Float64Array.from(items), Float64Array.of(0, 1))
-    const list = new Float64Array(6 * count)
-    for (let i = 0; i < count; i++) list.set([number, 0, i, i * runBytes, 0, 1], i * 6)
+    const list = new Float64Array(COPY.doubles * count)
+    for (let i = 0; i < count; i++) list.set([number, 0, i, i * runBytes, 0, 1, 0], i * COPY.doubles)
     t.is(lane.copy(1, D2H, list), 0)
     t.is(lane.copy(2, D2H, list), 0)
     t.deepEqual(

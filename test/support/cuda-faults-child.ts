@@ -35,7 +35,7 @@ class Bed {
       Float64Array.of(this.mapping, 0, 2 * PAGE, BYTES / PAGE, 0, PAGE, PAGE),
       Float64Array.of(0, 1),
     )
-    this.list = Array.from({ length: BYTES / PAGE }, (_, page) => [template, 0, page, page * PAGE, 0, 1]).flat()
+    this.list = Array.from({ length: BYTES / PAGE }, (_, page) => [template, 0, page, page * PAGE, 0, 1, 0]).flat()
   }
 
   /** Bytes that went to the device and back are the same. */

@@ -5,6 +5,7 @@ import {
   type StreamOptions,
   SUBMISSION_DOUBLES,
 } from '../../src/binding/surface.js'
+import { COPY } from '../../src/shared/layout/descriptors.js'
 
 /** What a stream said of one job. */
 export interface StreamCompletion {
@@ -52,7 +53,7 @@ export class CudaLane {
   }
 
   copy(tag: number, direction: 0 | 1, list: readonly number[] | Float64Array): number {
-    return this.port.copy(this.stream, tag, direction, Float64Array.from(list), 0, list.length / 6)
+    return this.port.copy(this.stream, tag, direction, Float64Array.from(list), 0, list.length / COPY.doubles)
   }
 
   checksum(tag: number, list: readonly number[], resultBase = 0): number {

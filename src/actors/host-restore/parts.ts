@@ -79,6 +79,7 @@ export class CopyParts {
     this.#doubles[at + COPY.poolOffsetBytes] = job.poolOffsetBytes(source)
     this.#doubles[at + COPY.firstItem] = job.field(source, SOURCE.firstItem)
     this.#doubles[at + COPY.itemCount] = job.field(source, SOURCE.itemCount)
+    this.#doubles[at + COPY.storedBytes] = 0
   }
 
   /** The part that ended, which is on the stream no more; null for a tag that names none. */

@@ -170,6 +170,7 @@ export class RestoreJob extends Job {
     doubles[at + COPY.poolOffsetBytes] = poolOffsetBytes
     doubles[at + COPY.firstItem] = this.field(source, SOURCE.firstItem)
     doubles[at + COPY.itemCount] = this.field(source, SOURCE.itemCount)
+    doubles[at + COPY.storedBytes] = 0
   }
 
   /** The sources that copies `first … first + count - 1` serve. */
@@ -244,6 +245,7 @@ export class WriteJob extends Job {
     doubles[at + COPY.poolOffsetBytes] = poolOffsetBytes
     doubles[at + COPY.firstItem] = 0
     doubles[at + COPY.itemCount] = this.field(target, TARGET.itemCount)
+    doubles[at + COPY.storedBytes] = 0
   }
 
   /** A chunk was written in full; the last one of an object makes the object whole. */

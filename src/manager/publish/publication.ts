@@ -195,6 +195,7 @@ export class Publication implements Operation, OpenPublication {
       storage.granuleOffset(item.entry, granule),
       runs[at + 1] as number,
       itemCount,
+      0,
     )
     return itemCount * (geometry.granules[granule]?.segmentBytes ?? 0)
   }

@@ -104,7 +104,7 @@ export function planRestore(
       const template = templates[group] as number
       const pool = place === null ? storage.granuleOffset(entry, g) : NO_OFFSET
       if (route === 'dram') {
-        out.push(template, g - first, page, pool, 0, granule.itemCount)
+        out.push(template, g - first, page, pool, 0, granule.itemCount, 0)
         continue
       }
       out.push(
@@ -125,6 +125,7 @@ export function planRestore(
         pair,
         // One lease holds one generation of a key, so within its restore an entry stands for its key.
         entry,
+        0,
       )
     }
   }

@@ -30,15 +30,19 @@ export const WRITE = { doubles: 2, poolOffsetBytes: 0, bytes: 1 } as const
 /**
  * One copy between a granule in the pool and one engine page, through a copy template (see CopyTemplate):
  * items `firstItem … firstItem + itemCount - 1` of the template's granule.
+ *
+ * `storedBytes` is 0 for bytes that are copied as they are. Above 0 the granule's one item is *coded* by its ITEM_CODING:
+ * decoded from exactly that many bytes, or encoded into room of that many.
  */
 export const COPY = {
-  doubles: 6,
+  doubles: 7,
   template: 0,
   granule: 1,
   page: 2,
   poolOffsetBytes: 3,
   firstItem: 4,
   itemCount: 5,
+  storedBytes: 6,
 } as const
 
 /** One checksum of one granule in the pool. */
@@ -77,10 +81,11 @@ export const MAPPED_CHECKSUM = {
  * `itemCount` are those of COPY. `pair` is the index of the block in the client's request: a failure is reported by it.
  * Several sources may name one stored granule (other pages, other items): it is read once. `key` is equal for equal
  * keys (48 bits of the key digest): two generations with one `key` never share a reader batch, and different keys
- * that happen to agree only cost a batch.
+ * that happen to agree only cost a batch. `encoded` is 1 when the `segmentBytes` that are stored are an item's coding,
+ * which is decoded into the page, and 0 when they are its bytes.
  */
 export const SOURCE = {
-  doubles: 16,
+  doubles: 17,
   template: 0,
   granule: 1,
   page: 2,
@@ -97,6 +102,7 @@ export const SOURCE = {
   itemCount: 13,
   pair: 14,
   key: 15,
+  encoded: 16,
 } as const
 
 /**
@@ -136,3 +142,23 @@ export const TEMPLATE_ITEM = {
   bytes: 5,
   paddedBytes: 6,
 } as const
+
+/**
+ * How one item of a template is coded: `format` is an ITEM_FORMAT, `scalar` an ITEM_SCALAR, `role` an ITEM_ROLE. `bits`,
+ * `headDim` and `seed` (below 2^32, of the rotation's signs) are TurboQuant's, else 0.
+ */
+export const ITEM_CODING = {
+  doubles: 6,
+  format: 0,
+  scalar: 1,
+  role: 2,
+  bits: 3,
+  headDim: 4,
+  seed: 5,
+} as const
+
+export const ITEM_FORMAT = { raw: 0, fp8: 1, turboquant: 2, ans: 3 } as const
+/** What the engine's bytes are; `bytes` is anything else. */
+export const ITEM_SCALAR = { bytes: 0, bf16: 1, fp16: 2, e4m3: 3 } as const
+/** Which vectors an item holds; `packed`: a key and its value, one after the other. */
+export const ITEM_ROLE = { none: 0, k: 1, v: 2, packed: 3 } as const

@@ -187,7 +187,7 @@ class Run {
         const id = this.#open(command.job, count, command.fence)
         let first = 0
         for (const [record, copies] of command.records.entries()) {
-          const numbers = Array.from({ length: copies }, (_, at) => [id, first + at, 0, 0, 0, 1]).flat()
+          const numbers = Array.from({ length: copies }, (_, at) => [id, first + at, 0, 0, 0, 1, 0]).flat()
           first += copies
           const list = listOf(numbers)
           const more = record + 1 < command.records.length ? 1 : 0
@@ -331,7 +331,7 @@ class Twin implements Machine {
 }
 
 function restore(job: number, copies: number, fence: number): DramWorkerInput {
-  const list = listOf(Array.from({ length: copies }, (_, at) => [job, at, 0, 0, 0, 1]).flat())
+  const list = listOf(Array.from({ length: copies }, (_, at) => [job, at, 0, 0, 0, 1, 0]).flat())
   const finish = { slots: 9, slot: job, slotGeneration: 1, fence }
   return { kind: 'request', request: { kind: 'restore', job, more: 0, bytes: BYTES, admitUs: 0, list, ...finish } }
 }
@@ -421,7 +421,7 @@ test('dram-worker: a small job takes its turn beside a large one', (t) => {
 })
 
 function save(job: number, copies: number): DramWorkerInput {
-  const list = listOf(Array.from({ length: copies }, (_, at) => [job, at, 0, 0, 0, 1]).flat())
+  const list = listOf(Array.from({ length: copies }, (_, at) => [job, at, 0, 0, 0, 1, 0]).flat())
   const finish = { slots: 9, slot: job, slotGeneration: 1, fence: 0 }
   return { kind: 'request', request: { kind: 'save', job, more: 0, list, ...finish } }
 }

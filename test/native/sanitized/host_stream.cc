@@ -55,7 +55,7 @@ struct Engine {
   /// COPY descriptors of whole granules.
   std::vector<double> Copy(uint64_t page, uint64_t pool_offset) const {
     return {static_cast<double>(copy_template), 0, static_cast<double>(page),
-            static_cast<double>(pool_offset),   0, kItems};
+            static_cast<double>(pool_offset),   0, kItems, 0};
   }
 };
 
