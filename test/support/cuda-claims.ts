@@ -262,7 +262,7 @@ export function declareCudaClaims(declare: (title: string, body: Body) => void, 
     const runs = Array.from({ length: 8 }, (_, i) => ({ at: i << 20, other: i << 20, bytes: 1 << 20 }))
     const number = template(device.mapping, runs)
     for (let round = 0; round < 20; round++) {
-      runs.forEach((run, i) => void t.is(lane.copy(i, D2H, [number, i, 0, run.other, 0, 1]), 0))
+      runs.forEach((run, i) => void t.is(lane.copy(i, D2H, [number, i, 0, run.other, 0, 1, 0]), 0))
       t.deepEqual(
         lane.reap(runs.length, 'park').map(({ tag }) => tag),
         runs.map((_, i) => i),
