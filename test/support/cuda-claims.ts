@@ -315,8 +315,8 @@ export function declareCudaClaims(declare: (title: string, body: Body) => void, 
     const runs = [{ at: 0, other: 0, bytes: 4096 }]
     const number = template(device.mapping, runs)
     const { length } = lane.poolBytes
-    t.is(lane.copy(1, H2D, [number, 0, 1, 0, 0, 1]), -22, 'no such page')
-    t.is(lane.copy(1, H2D, [number, 0, 0, length - 4095, 0, 1]), -22, 'behind the pool')
+    t.is(lane.copy(1, H2D, [number, 0, 1, 0, 0, 1, 0]), -22, 'no such page')
+    t.is(lane.copy(1, H2D, [number, 0, 0, length - 4095, 0, 1, 0]), -22, 'behind the pool')
     t.is(lane.move(1, [device.mapping, 0, device.mapping, 1, 4096]), -22, 'behind the mapping')
     t.is(lane.move(1, [device.mapping, 0, device.mapping, 16, 32]), -22, 'onto itself')
     t.is(lane.checksumMapped(1, [device.mapping, 1, 4096, 4096, 4096]), -22)
