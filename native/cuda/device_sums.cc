@@ -12,7 +12,7 @@ constexpr size_t kSumBytes = sizeof(uint32_t);
 /// Checksums of one launch.
 constexpr size_t kSumsMax = 1024;
 /// Blocks for each multiprocessor.
-constexpr uint32_t kBlocks = 2;
+constexpr uint32_t kBlocks = 6;
 
 }  // namespace
 

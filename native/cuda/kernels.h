@@ -18,7 +18,7 @@ static_assert(sizeof(Tile) == 24);
 
 /// What orbitkv_crc32 reads.
 struct Crc32Piece {
-  static constexpr uint32_t kBytesMax = 4096;
+  static constexpr uint32_t kBytesMax = 16384;
   uint64_t address;
   uint32_t bytes;
   uint32_t weight;
@@ -27,8 +27,8 @@ struct Crc32Piece {
 };
 static_assert(sizeof(Crc32Piece) == 24);
 
-/// Bytes of a piece that one lane of a warp takes.
-inline constexpr uint32_t kCrc32LaneBytes = 128;
+/// Neighbouring bytes that one lane of a warp takes of each tile of 512.
+inline constexpr uint32_t kCrc32LaneBytes = 16;
 
 /// The kernels of one device, loaded into its primary context.
 class Kernels {

@@ -2,13 +2,19 @@
 
 namespace orbitkv::kernels {
 
-/// CRC32 (IEEE) of pieces of at most 4096 bytes, one warp a piece, each lane 128 consecutive bytes.
-/// A piece is {address, bytes, weight, result, 0}: its remainder, without the customary first and
-/// last inversion, times `weight` (the polynomial of what follows it in its sum) is added to
-/// results[result]. Addition is exclusive or, so the order of pieces does not matter. `lanes` holds
-/// the weight of each lane within a full piece.
+/// CRC32 (IEEE) of pieces of at most 16 KiB, one warp a piece. A piece is {address, bytes, weight,
+/// result, 0}: its remainder, without the customary first and last inversion, times `weight` (the
+/// polynomial of what follows it in its sum) is added to results[result]. Addition is exclusive or,
+/// so the order of pieces does not matter.
 ///
-/// Name of the kernel: orbitkv_crc32(pieces, count, lanes, results).
+/// A piece is read in tiles of 512 bytes that end where it ends, 16 neighbouring bytes a lane; zeros
+/// in front of it change no remainder. Each lane keeps the remainder of its own column of tiles, and
+/// `lanes` holds what that is to be multiplied by: x to the power of 128 * (31 - lane).
+///
+/// Multiplying by a constant is eight look-ups of four bits each, in tables of which every lane has
+/// a copy in its own bank of shared memory: no look-up waits for another.
+///
+/// Name of the kernel: orbitkv_crc32(pieces, count, lanes, results); 256 threads a block.
 inline constexpr char kCrc32Source[] = R"cuda(
 typedef unsigned long long u64;
 typedef unsigned int u32;
@@ -26,33 +32,53 @@ static __device__ __forceinline__ u32 times(u32 a, u32 b) {
   return product;
 }
 
-// x to the power of 8 * bytes.
-static __device__ u32 shift_of(u32 bytes) {
-  u32 power = 0x80000000u;
-  u32 square = 0x00800000u;
-  for (; bytes; bytes >>= 1) {
-    if (bytes & 1u) power = times(power, square);
-    square = times(square, square);
+// The product with a constant: `table` holds those of all values of each half byte, this lane's copy.
+static __device__ __forceinline__ u32 step(const u32* table, u32 x) {
+  const u32* const a = table + ((x << 5) & 0x1e0u);
+  const u32* const b = table + ((x << 1) & 0x1e0u);
+  const u32* const c = table + ((x >> 3) & 0x1e0u);
+  const u32* const d = table + ((x >> 7) & 0x1e0u);
+  const u32* const e = table + ((x >> 11) & 0x1e0u);
+  const u32* const f = table + ((x >> 15) & 0x1e0u);
+  const u32* const g = table + ((x >> 19) & 0x1e0u);
+  const u32* const h = table + ((x >> 23) & 0x1e0u);
+  return (a[0] ^ b[512] ^ c[1024]) ^ (d[1536] ^ e[2048] ^ f[2560]) ^ (g[3072] ^ h[3584]);
+}
+
+// 16 bytes at `at`; those before `first` count as zeros and are not read.
+static __device__ __forceinline__ uint4 sixteen(u64 at, u64 first) {
+  if (at >= first && at % 16 == 0) return *(const uint4*)at;
+  u32 words[4];
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    words[k] = 0;
+    for (int i = 0; i < 4; ++i) {
+      const u64 byte = at + 4 * k + i;
+      if (byte >= first) words[k] |= (u32)*(const unsigned char*)byte << (8 * i);
+    }
   }
-  return power;
+  uint4 v;
+  v.x = words[0];
+  v.y = words[1];
+  v.z = words[2];
+  v.w = words[3];
+  return v;
 }
 
 extern "C" __global__ void __launch_bounds__(256)
 orbitkv_crc32(const Piece* pieces, u32 count, const u32* lanes, u32* results) {
-  __shared__ u32 table[4][256];
+  // By x^32, from one word of 16 bytes to the next; then by x^4000, from a tile's last word to the next
+  // tile's first. Each: 8 half bytes, 16 values, 32 lanes.
+  __shared__ u32 tables[2][4096];
   const u32 id = threadIdx.x;
-  u32 entry = id;
-#pragma unroll
-  for (int i = 0; i < 8; ++i) entry = (entry >> 1) ^ ((entry & 1u) ? 0xedb88320u : 0u);
-  table[0][id] = entry;
-  __syncthreads();
-  for (int k = 1; k < 4; ++k) {
-    entry = (entry >> 8) ^ table[0][entry & 255u];
-    table[k][id] = entry;
-  }
+  const u32 set = id >> 7;
+  const u32 product = times((id & 15u) << (4 * ((id >> 4) & 7u)), set ? 0x1cc717f9u : 0xedb88320u);
+  for (u32 i = 0; i < 32; ++i) tables[set][(id & 127u) * 32 + (i + id) % 32] = product;
   __syncthreads();
 
   const u32 lane = id % 32;
+  const u32* const near = tables[0] + lane;
+  const u32* const far = tables[1] + lane;
   const u32 warps = gridDim.x * (blockDim.x / 32);
   const u32 lane_weight = ((const volatile u32*)lanes)[lane];
   for (u32 p = blockIdx.x + gridDim.x * (id / 32); p < count; p += warps) {
@@ -63,27 +89,20 @@ orbitkv_crc32(const Piece* pieces, u32 count, const u32* lanes, u32* results) {
     const u64 place = __shfl_sync(0xffffffffu, field, 2);
     const u32 bytes = (u32)sizes;
     const u32 weight = (u32)(sizes >> 32);
-    const u32 first = lane * 128;
-    const u32 end = first + 128 < bytes ? first + 128 : bytes;
+    const u32 tiles = (bytes + 511) / 512;
+    u64 at = address + bytes - (u64)tiles * 512 + lane * 16;
     u32 crc = 0;
-    u32 at = first;
-    if (address % 16 == 0) {
-      for (; at + 16 <= end; at += 16) {
-        const uint4 v = *(const uint4*)(address + at);
-        const u32 words[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-        for (int k = 0; k < 4; ++k) {
-          const u32 x = crc ^ words[k];
-          crc = table[3][x & 255u] ^ table[2][(x >> 8) & 255u] ^ table[1][(x >> 16) & 255u] ^
-                table[0][x >> 24];
-        }
-      }
+    uint4 next = sixteen(at, address);
+    for (u32 tile = 0; tile < tiles; ++tile) {
+      const uint4 v = next;
+      at += 512;
+      if (tile + 1 < tiles) next = sixteen(at, address);
+      crc = (tile ? step(far, crc) : 0) ^ v.x;
+      crc = step(near, crc) ^ v.y;
+      crc = step(near, crc) ^ v.z;
+      crc = step(near, crc) ^ v.w;
     }
-    for (; at < end; ++at)
-      crc = (crc >> 8) ^ table[0][(crc ^ *(const unsigned char*)(address + at)) & 255u];
-    if (bytes == 4096) crc = times(crc, lane_weight);
-    else if (first < bytes) crc = times(crc, shift_of(bytes - end));
-    else crc = 0;
+    crc = times(step(near, crc), lane_weight);
 #pragma unroll
     for (int offset = 16; offset > 0; offset /= 2) crc ^= __shfl_xor_sync(0xffffffffu, crc, offset);
     if (lane == 0) atomicXor(results + (u32)place, times(crc, weight));
