@@ -117,6 +117,33 @@ export class PoolAllocator {
     this.#allocations--
   }
 
+  /**
+   * Gives the end of an allocation back: `bytes`, rounded up to pages, stay at `offsetBytes`. Constant time.
+   * @returns bytes given back; 0 when no whole page is left over.
+   */
+  shrink(offsetBytes: number, bytes: number): number {
+    const pages = this.#allocatedPages(offsetBytes)
+    const kept = Math.ceil(bytes / PAGE_BYTES)
+    invariant(isOffset(bytes) && kept > 0 && kept <= pages, 'an allocation shrinks to a part of itself', {
+      offsetBytes,
+      bytes,
+      allocatedBytes: pages * PAGE_BYTES,
+    })
+    if (kept === pages) return 0
+    const first = offsetBytes / PAGE_BYTES
+    const end = first + pages
+    let spare = pages - kept
+    const above = end < this.#pages ? (this.#tag[end] as number) : 0
+    if (above < 0) {
+      spare -= above
+      this.#removeHole(end)
+    }
+    this.#tag[first] = kept
+    this.#addHole(first + kept, spare)
+    this.#usedPages -= pages - kept
+    return (pages - kept) * PAGE_BYTES
+  }
+
   /** Bytes of the allocation at `offsetBytes`, page rounding included. */
   bytesAt(offsetBytes: number): number {
     return this.#allocatedPages(offsetBytes) * PAGE_BYTES

@@ -56,8 +56,21 @@ function poolProperty(Pool: typeof PoolAllocator, pages: number, sizes: fc.Arbit
       (model) => model.live.size > 0,
     ),
   )
+  const shrink = fc.tuple(fc.nat(999), fc.nat(999), fc.nat(PAGE_BYTES - 1)).map(([choice, part, slack]) =>
+    step<Model, PoolAllocator>(
+      `shrink(${choice}, ${part}, ${slack})`,
+      (model, pool) => {
+        const [first, pages] = [...model.live][choice % model.live.size] as [number, number]
+        const kept = 1 + (part % pages)
+        model.live.set(first, kept)
+        const given = pool.shrink(first * PAGE_BYTES, kept * PAGE_BYTES - slack)
+        expectEqual('given back', given, (pages - kept) * PAGE_BYTES)
+      },
+      (model) => model.live.size > 0,
+    ),
+  )
   return modelProperty<Model, PoolAllocator>(
-    [allocate, allocate, free],
+    [allocate, allocate, free, shrink],
     () => ({ model: { pages, live: new Map(), peak: 0 }, real: new Pool(pages * PAGE_BYTES + PAGE_BYTES - 1) }),
     (model, pool) => {
       const used = usedPages(model) * PAGE_BYTES
@@ -122,6 +135,40 @@ test('PoolAllocator: a double free, a free inside an allocation and a free of a 
   t.throws(() => pool.free(b), broken)
   t.throws(() => pool.allocate(0), broken)
   t.is(pool.largestFreeBytes, 64 * PAGE_BYTES)
+})
+
+test('broken twin: a pool whose shrunk end stays used is caught', (t) => {
+  class Clinging extends PoolAllocator {
+    override shrink(offsetBytes: number, bytes: number): number {
+      return this.bytesAt(offsetBytes) - Math.ceil(bytes / PAGE_BYTES) * PAGE_BYTES
+    }
+  }
+  t.true(catches(poolProperty(Clinging, 32, small)))
+})
+
+test('broken twin: a pool that gives one page too many back is caught', (t) => {
+  class Generous extends PoolAllocator {
+    override shrink(offsetBytes: number, bytes: number): number {
+      return super.shrink(offsetBytes, Math.max(1, bytes - PAGE_BYTES))
+    }
+  }
+  t.true(catches(poolProperty(Generous, 32, small)))
+})
+
+test('PoolAllocator: an allocation shrinks to no more than it has, to something, and only where it begins', (t) => {
+  const pool = new PoolAllocator(16 * PAGE_BYTES)
+  const broken = { code: 'invariant' }
+  const offset = pool.allocate(4 * PAGE_BYTES)
+  for (const bytes of [0, -1, 4 * PAGE_BYTES + 1, Number.NaN, 1.5]) {
+    t.throws(() => pool.shrink(offset, bytes), broken, `${bytes} bytes`)
+  }
+  t.throws(() => pool.shrink(offset + PAGE_BYTES, 1), broken)
+  t.is(pool.shrink(offset, 3 * PAGE_BYTES + 1), 0, 'its last page is in use')
+  t.is(pool.shrink(offset, 1), 3 * PAGE_BYTES)
+  t.is(pool.largestFreeBytes, 15 * PAGE_BYTES, 'what it gave back joined the hole behind it')
+  pool.free(offset)
+  t.throws(() => pool.shrink(offset, 1), broken)
+  t.deepEqual([pool.usedBytes, pool.allocations, pool.largestFreeBytes], [0, 0, 16 * PAGE_BYTES])
 })
 
 test('PoolAllocator: every piece freed in any order leaves one hole', (t) => {
