@@ -4,6 +4,7 @@ import pino from 'pino'
 import { type LaneDeath, type ManagerEvents, RunningManager } from '../control/manager-process.js'
 import { type HttpServer, openHttpServer } from '../http/server.js'
 import { OrbitError } from '../shared/base/errors.js'
+import { type CodecName, lossy } from '../shared/codec/setting.js'
 import { describeFlags, type FlagValues, parseFlags } from './flags.js'
 import { configOf, parseAddress } from './manager-config.js'
 import { formatSize } from './sizes.js'
@@ -63,6 +64,7 @@ async function run(flags: FlagValues): Promise<number> {
           pool: report.pool,
           shards: report.shards,
           ssd: healthOfSsd(manager),
+          codec: healthOfCodec(report),
           cuda: healthOfCuda(report),
         },
       }),
@@ -88,11 +90,13 @@ async function run(flags: FlagValues): Promise<number> {
         device: shard.device,
       })),
       readRoute: report.routes?.readRoute,
+      codec: config.codec.name,
       devices: report.devices.map(({ name, uuid }) => (uuid === '' ? name : `${name} ${uuid}`)),
     },
     'serving',
   )
   if (report.io === 'posix') log.warn('--ssd-io posix: reads and writes go through threads, not io_uring')
+  warnOfLoss(config.codec.name, log)
   if (report.routes !== null) {
     const { kind: _, ...routes } = report.routes
     log[routes.fellBack ? 'warn' : 'info'](routes, 'ssd backend selected')
@@ -123,6 +127,20 @@ function healthOfSsd(manager: RunningManager) {
   if (ssd === null) return null
   const ranksByUring = manager.gauges().get('orbitkv_ssd_uring_ranks') ?? 0
   return { ...ssd.selected, now: ssd.now, failure: ssd.failure, ranksByUring }
+}
+
+/** How pages are stored, and what that runs on. */
+function healthOfCodec({ config, nvcomp }: RunningManager['report']) {
+  return { name: config.codec.name, budgetBytes: config.codecBudgetBytes, lossy: lossy(config.codec.name), nvcomp }
+}
+
+/** Whoever reads the log of a surprising answer should find this line. */
+function warnOfLoss(codec: CodecName, log: pino.Logger): void {
+  if (!lossy(codec)) return
+  log.warn(
+    { codec },
+    'this storage codec loses precision: it is experimental, and its effect on the quality of answers is not qualified',
+  )
 }
 
 /** What is known of the CUDA driver; UUIDs and reasons, for whoever asks why a device is not served. */

@@ -1,5 +1,6 @@
 import { ConfigError } from '../shared/base/errors.js'
 import { GIB, MIB, TIB } from '../shared/base/units.js'
+import { CODEC_BUDGET_BYTES_MAX, CODEC_BUDGET_BYTES_MIN, CODEC_NAMES } from '../shared/codec/setting.js'
 import { REFUSED_FLAGS } from './refused-flags.js'
 import { formatSize, parseDuration, parseSize } from './sizes.js'
 
@@ -181,6 +182,21 @@ export const FLAGS = {
     max: 95,
     example: '--cache-protected-percent 80',
     help: 'part of the pool that pages which queries use again may keep from eviction; 0: none',
+  },
+  'storage-codec': {
+    kind: 'choice',
+    default: 'none',
+    choices: CODEC_NAMES,
+    example: '--storage-codec ans',
+    help: 'how pages are stored in DRAM and on SSD; ans is exact and needs a GPU with nvCOMP 5.3, fp8 and turboquant lose precision and are experimental',
+  },
+  'storage-codec-budget': {
+    kind: 'size',
+    default: '64mb',
+    min: CODEC_BUDGET_BYTES_MIN,
+    max: CODEC_BUDGET_BYTES_MAX,
+    example: '--storage-codec-budget 128mb',
+    help: 'device memory that the codec of each worker may keep, for each direction',
   },
   'lane-spin-us': {
     kind: 'count',

@@ -3,6 +3,7 @@ import type { DeviceChoice } from '../control/devices.js'
 import { defaultSocketPath } from '../control/private-folder.js'
 import { ConfigError } from '../shared/base/errors.js'
 import type { ReuseWindow } from '../shared/cache/reuse-windows.js'
+import type { CodecSetting } from '../shared/codec/setting.js'
 import type { FlagValues } from './flags.js'
 import { parseDuration } from './sizes.js'
 
@@ -88,6 +89,8 @@ export function configOf(flags: FlagValues, uid: number, runtimeFolder: string |
     ssdBackend: flags['ssd-backend'] as ManagerConfig['ssdBackend'],
     ssdReadPath: flags['ssd-read-path'] as ManagerConfig['ssdReadPath'],
     devices: parseDevices(flags.devices),
+    codec: { name: flags['storage-codec'] as CodecSetting['name'] },
+    codecBudgetBytes: flags['storage-codec-budget'],
     queryBudgetBytes: flags['query-budget'],
     queryInstanceBudgetBytes: flags['query-instance-budget'],
     queryReadBatchBytes: flags['query-read-batch'],

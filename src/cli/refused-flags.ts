@@ -3,10 +3,8 @@
  * are refused by name: a flag that is ignored would be believed. docs/operating.md has the same list.
  */
 export const REFUSED_FLAGS: Readonly<Record<string, string>> = {
-  'ssd-codec': 'use --storage-codec, which this version does not have yet',
-  'ssd-codec-budget': 'use --storage-codec-budget, which this version does not have yet',
-  'storage-codec': 'this version stores raw bytes; codecs are not built yet',
-  'storage-codec-budget': 'this version stores raw bytes; codecs are not built yet',
+  'ssd-codec': 'use --storage-codec: pages are encoded in DRAM as on SSD',
+  'ssd-codec-budget': 'use --storage-codec-budget',
   'ssd-write-queue-depth': 'use --ssd-write-queue (bytes instead of batches)',
   'ssd-prefetch-queue-depth': 'use --query-budget; a count of batches bounds no bytes',
   'ssd-prefetch-inflight': 'use --query-budget and --query-read-batch; a count of blocks bounds no bytes',

@@ -4,6 +4,12 @@ import type { WritePolicyName } from '../manager/storage/ports.js'
 import { ConfigError } from '../shared/base/errors.js'
 import { alignDown, MIB, SECTOR_BYTES } from '../shared/base/units.js'
 import type { ReuseWindow } from '../shared/cache/reuse-windows.js'
+import {
+  CODEC_BUDGET_BYTES_MAX,
+  CODEC_BUDGET_BYTES_MIN,
+  CODEC_NAMES,
+  type CodecSetting,
+} from '../shared/codec/setting.js'
 import { type SsdRoutes, type SsdSettings, selectSsd } from '../shared/routing/ssd-selection.js'
 import type { DeviceChoice } from './devices.js'
 
@@ -25,6 +31,10 @@ export interface ManagerConfig {
   readonly ssdReadPath: SsdSettings['readPath']
   /** CUDA devices whose pages may be registered. */
   readonly devices: DeviceChoice
+  /** How pages are stored in both tiers. */
+  readonly codec: CodecSetting
+  /** Device memory that the codec of each lane may keep, for each direction. */
+  readonly codecBudgetBytes: number
   readonly queryBudgetBytes: number | null
   readonly queryInstanceBudgetBytes: number | null
   /** Bytes of SSD reads that one query submits at once; 0: all of them. */
@@ -92,6 +102,7 @@ export function resolveConfig(config: ManagerConfig): ResolvedConfig {
   if (selection.kind === 'refused' && selection.code === 'config_conflict') {
     throw new ConfigError(selection.code, selection.message, selection.values)
   }
+  checkCodec(config)
   if (config.queryReadBatchesMax > 0 && config.queryReadBatchBytes === 0) {
     throw new ConfigError(
       'config_conflict',
@@ -136,9 +147,32 @@ export function resolveConfig(config: ManagerConfig): ResolvedConfig {
   }
 }
 
+/** What flags refuse already, for who calls from a program. */
+function checkCodec({ codec, codecBudgetBytes }: ManagerConfig): void {
+  if (!CODEC_NAMES.includes(codec.name)) {
+    throw new ConfigError(
+      'config_bad_value',
+      `Cannot use storage codec '${codec.name}': one of ${CODEC_NAMES.join(', ')} is expected`,
+      { codec: codec.name },
+    )
+  }
+  const [min, max] = [CODEC_BUDGET_BYTES_MIN, CODEC_BUDGET_BYTES_MAX]
+  if (Number.isSafeInteger(codecBudgetBytes) && codecBudgetBytes >= min && codecBudgetBytes <= max) return
+  throw new ConfigError(
+    'config_bad_value',
+    `Cannot give the storage codec ${codecBudgetBytes} bytes: ${min} to ${max} are expected`,
+    { codecBudgetBytes },
+  )
+}
+
 /** What the operator said of the SSD tier. */
 export function ssdSettings(config: ManagerConfig): SsdSettings {
-  return { backend: config.ssdBackend, readPath: config.ssdReadPath, paths: config.ssdPaths.length }
+  return {
+    backend: config.ssdBackend,
+    readPath: config.ssdReadPath,
+    paths: config.ssdPaths.length,
+    encodes: config.codec.name !== 'none',
+  }
 }
 
 /** Contradictions of flags show before anything is known of the host. */
@@ -174,6 +208,7 @@ export function managerOptions(
     uids,
     ssd: config.ssdPaths.length > 0,
     devices,
+    codec: config.codec,
     routes: routes ?? MANAGER_DEFAULTS.routes,
     queryBudgetBytes: config.queryBudgetBytes,
     queryInstanceBudgetBytes: config.queryInstanceBudgetBytes,

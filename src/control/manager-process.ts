@@ -31,6 +31,7 @@ import { type OpenShards, openShards } from './shards.js'
 import { type ChosenRoutes, checkRoutes, chooseRoutes, stagingDevices } from './ssd-routes.js'
 import { type SsdFailure, SsdStatus } from './ssd-status.js'
 import type { Memory, StartReport } from './start-report.js'
+import { openCodec } from './storage-codec.js'
 
 export type { LaneDeath, StartReport }
 
@@ -126,6 +127,7 @@ export class RunningManager {
     const cuda = native.cudaProbe()
     const devices = servedDevices(resolved.devices, cuda)
     checkRoutes(resolved, cuda, devices.length - 1)
+    const nvcomp = openCodec(native, resolved, cuda, devices.length - 1)
     const memory = openMemory(native, resolved, devices.length)
     let shards: OpenShards | null = null
     let chosen: ChosenRoutes | null
@@ -148,6 +150,7 @@ export class RunningManager {
       config: resolved,
       routes: chosen?.routes ?? null,
       cuda,
+      nvcomp,
       devices,
       staging: chosen === null ? [] : stagingDevices(devices, chosen.routes),
     }

@@ -1,4 +1,4 @@
-import type { CudaProbe, PoolReport, Probe } from '../binding/surface.js'
+import type { CudaProbe, NvcompReport, PoolReport, Probe } from '../binding/surface.js'
 import type { ServedDevice } from '../manager/lanes/served-device.js'
 import type { DeviceName } from '../shared/base/device-name.js'
 import type { SsdRoutes } from '../shared/routing/ssd-selection.js'
@@ -25,6 +25,8 @@ export interface StartReport {
   /** How the SSD tier is used, and why; null without one. */
   readonly routes: SsdRoutes | null
   readonly cuda: CudaProbe
+  /** What `--storage-codec ans` runs on; null with another codec. */
+  readonly nvcomp: NvcompReport | null
   /** Whose pages may be registered; the host is the first. */
   readonly devices: readonly ServedDevice[]
   /** Devices with an ssd-worker lane: those that the cuFile route serves. */

@@ -2,6 +2,7 @@ import type { LaneDeath } from '../actors/runtime/spawn.js'
 import { type ManagerConfig, POLICY_DEFAULTS } from '../control/config.js'
 import type { DeviceChoice } from '../control/devices.js'
 import { ConfigError } from '../shared/base/errors.js'
+import { CODEC_BUDGET_BYTES, type CodecName } from '../shared/codec/setting.js'
 
 /** The SSD tier of a runtime. */
 export interface SsdOptions {
@@ -34,6 +35,13 @@ export interface OpenOptions {
   readonly ssdBackend?: 'auto' | 'uring' | 'cufile'
   /** CUDA devices whose pages engines may register, as --devices says; `none` unless given. */
   readonly devices?: DeviceChoice
+  /**
+   * How pages are stored in DRAM and on SSD; `none` unless given. `ans` is exact and needs a CUDA device with nvCOMP 5.3.
+   * `fp8`, `turboquant-4` and `turboquant-3` lose precision: experimental, their effect on answers is not qualified.
+   */
+  readonly storageCodec?: CodecName
+  /** Device memory that the codec of each worker may keep, for each direction; 64 MiB unless given. */
+  readonly storageCodecBudgetBytes?: number
   /** `posix` for hosts that forbid io_uring; `uring` unless given. */
   readonly io?: 'uring' | 'posix'
   /** Bytes that all open queries may reserve; three quarters of the pool unless given. */
@@ -78,6 +86,8 @@ export function configOf(options: OpenOptions): ManagerConfig {
     ssdBackend: ssd === undefined ? null : ssdBackend,
     ssdReadPath: readRoute === undefined || readRoute === 'dram' ? null : readRoute,
     devices: options.devices ?? 'none',
+    codec: { name: options.storageCodec ?? 'none' },
+    codecBudgetBytes: options.storageCodecBudgetBytes ?? CODEC_BUDGET_BYTES,
     queryBudgetBytes: options.queryBudgetBytes ?? null,
     queryInstanceBudgetBytes: options.queryInstanceBudgetBytes ?? null,
     ...POLICY_DEFAULTS,

@@ -1,5 +1,6 @@
 import type { DeviceName } from '../shared/base/device-name.js'
 import type { ReuseWindow } from '../shared/cache/reuse-windows.js'
+import type { CodecSetting } from '../shared/codec/setting.js'
 import type { SsdRoutes } from '../shared/routing/ssd-selection.js'
 import { HOST_DEVICE, type ServedDevice } from './lanes/served-device.js'
 
@@ -17,6 +18,8 @@ export interface ManagerOptions {
   readonly ssd: boolean
   /** Devices with an ssd-worker lane: none without the cuFile backend. */
   readonly staging: readonly DeviceName[]
+  /** How pages are stored. */
+  readonly codec: CodecSetting
   /** How the SSD tier is read and written; the machine's route switch begins with it. */
   readonly routes: SsdRoutes
   /** Bytes that all open queries and leases together may reserve. */
@@ -78,6 +81,7 @@ export const MANAGER_DEFAULTS = {
   devices: [HOST_DEVICE],
   staging: [],
   ownPid: 0,
+  codec: { name: 'none' },
   routes: DRAM_ROUTES,
   queryReadBatchBytes: 0,
   queryReadBatchesMax: 0,

@@ -27,6 +27,8 @@ test('flags: without arguments every flag has its default, in bytes and microsec
   t.is(values['query-budget'], null)
   t.deepEqual(values['ssd-cache-path'], [])
   t.is(values['ssd-read-path'], null)
+  t.is(values['storage-codec'], 'none')
+  t.is(values['storage-codec-budget'], 64 * MIB)
 })
 
 test('flags: --name value and --name=value are the same, for every flag by its own example', (t) => {
@@ -69,7 +71,8 @@ test('flags: an unknown flag, a bare word and a short flag are refused by name',
 
 test('flags: a flag of another version says what to use instead', (t) => {
   t.regex(refusal(['--ssd-write-queue-depth', '8']).message, /--ssd-write-queue \(bytes instead of batches\)/)
-  t.regex(refusal(['--ssd-codec=ans']).message, /--storage-codec/)
+  t.regex(refusal(['--ssd-codec=ans']).message, /use --storage-codec: pages are encoded in DRAM as on SSD$/)
+  t.regex(refusal(['--ssd-codec-budget', '64mb']).message, /use --storage-codec-budget$/)
 })
 
 test('flags: a refused value is quoted, with the range and an example', (t) => {
@@ -81,6 +84,8 @@ test('flags: a refused value is quoted, with the range and an example', (t) => {
   )
   t.regex(refusal(['--lease-ttl', '99ms']).message, /'99ms'.*from 100ms to 3600s.*--lease-ttl 30s/)
   t.regex(refusal(['--ssd-cache-shards', '65']).message, /'65'.*a whole number from 1 to 64/)
+  t.regex(refusal(['--storage-codec', 'fp4']).message, /'fp4'.*one of none, ans, fp8, turboquant-4, turboquant-3/)
+  t.regex(refusal(['--storage-codec-budget', '2kb']).message, /'2kb'.*from 4 KiB to 4 GiB/)
   t.regex(refusal(['--ssd-io', 'aio']).message, /'aio'.*one of uring, posix/)
   t.is(refusal(['--pool-size']).code, 'config_bad_value')
   t.is(refusal(['--addr=']).code, 'config_bad_value')
@@ -91,6 +96,10 @@ test('flags: bounds are part of the range, one step outside is not', (t) => {
   t.is(parseFlags(['--pool-size', '16tb'])['pool-size'], 16 * TIB)
   refusal(['--pool-size', `${16 * MIB - 1}b`])
   refusal(['--pool-size', `${16 * TIB + 1}b`])
+  t.is(parseFlags(['--storage-codec-budget', '4kb'])['storage-codec-budget'], 4096)
+  t.is(parseFlags(['--storage-codec-budget', '4gb'])['storage-codec-budget'], 4 * GIB)
+  refusal(['--storage-codec-budget', `${4 * GIB + 1}b`])
+  refusal(['--storage-codec-budget', '0'])
   t.is(parseFlags(['--lease-ttl', '1h'])['lease-ttl'], 3_600_000_000)
   refusal(['--lease-ttl', '3600001ms'])
   for (const count of ['0', '65', '-1', '1.5', '0x10', '']) refusal(['--ssd-cache-shards', count])

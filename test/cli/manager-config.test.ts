@@ -24,6 +24,8 @@ test('manager-config: what the flags say, in bytes and microseconds', (t) => {
     ssdBackend: null,
     ssdReadPath: null,
     devices: 'all',
+    codec: { name: 'none' },
+    codecBudgetBytes: 64 * MIB,
     queryBudgetBytes: null,
     queryInstanceBudgetBytes: null,
     queryReadBatchBytes: 0,
@@ -88,6 +90,13 @@ test('manager-config: what cache and queries are told comes from their flags', (
     { name: '2h', us: 7_200_000_000 },
   ])
   t.is(told.reuseRegisterBits, 12)
+})
+
+test('manager-config: the storage codec and its budget are chosen by name alone', (t) => {
+  for (const name of ['none', 'ans', 'fp8', 'turboquant-4', 'turboquant-3'] as const) {
+    t.deepEqual(config('--storage-codec', name).codec, { name })
+  }
+  t.is(config('--storage-codec-budget', '8mb').codecBudgetBytes, 8 * MIB)
 })
 
 test('manager-config: devices are all, none, or a list of numbers and UUIDs', (t) => {

@@ -23,6 +23,8 @@ const BASE: ManagerConfig = {
   ssdBackend: null,
   ssdReadPath: null,
   devices: 'none',
+  codec: { name: 'none' },
+  codecBudgetBytes: 64 * MIB,
   queryBudgetBytes: null,
   queryInstanceBudgetBytes: null,
   queryReadBatchBytes: 0,
@@ -160,7 +162,33 @@ test('managerOptions: the process adds what it knows to the common defaults', (t
     leaseUs: 30_000_000,
     ownPid: process.pid,
   })
+  const coded = resolveConfig({ ...BASE, codec: { name: 'fp8' } })
+  t.deepEqual(managerOptions(coded, [HOST_DEVICE], null, 1, []).codec, { name: 'fp8' })
   t.false(managerOptions(resolveConfig({ ...BASE, ssdPaths: [] }), [HOST_DEVICE], null, 1, []).ssd)
+})
+
+test('resolveConfig: a codec that no flag could name is refused, and a budget out of range', (t) => {
+  const refusal = (parts: Partial<ManagerConfig>) =>
+    t.throws(() => resolveConfig({ ...BASE, ...parts }), { instanceOf: ConfigError, code: 'config_bad_value' })
+  t.regex(refusal({ codec: { name: 'fp4' } as never })?.message ?? '', /'fp4': one of none, ans, fp8, turboquant-4/)
+  for (const codecBudgetBytes of [0, 4095, 4 * GIB + 1, Number.NaN, 1.5e9 + 0.5]) {
+    t.regex(refusal({ codecBudgetBytes })?.message ?? '', /4096 to 4294967296/)
+  }
+  t.like(resolveConfig({ ...BASE, codec: { name: 'fp8' }, codecBudgetBytes: 4096 }), { codec: { name: 'fp8' } })
+})
+
+test('resolveConfig: cuFile that was asked for and would have nothing to do under a codec is refused', (t) => {
+  const asked = { ssdBackend: 'cufile', ssdReadPath: 'uring' } as const
+  t.notThrows(() => resolveConfig({ ...BASE, ...asked }))
+  const error = t.throws(() => resolveConfig({ ...BASE, ...asked, codec: { name: 'turboquant-3' } }))
+  t.like(error, { code: 'config_conflict' })
+  t.regex(error?.message ?? '', /nothing would go by cuFile/)
+  for (const route of [
+    { ...asked, ssdReadPath: null },
+    { ...asked, ssdBackend: 'auto' },
+  ] as const) {
+    t.notThrows(() => resolveConfig({ ...BASE, ...route, codec: { name: 'fp8' } }))
+  }
 })
 
 test('resolveConfig: batches that are counted need a size, a write policy needs an SSD tier', (t) => {

@@ -6,7 +6,8 @@
 export const ABSENT_METRICS: Readonly<Record<string, string>> = {
   pinned_for_load_: 'read `orbitkv_leases`, `orbitkv_query_reserved_bytes` and `orbitkv_ssd_read_pinned_bytes`',
   ssd_prefetch_queue_closed: 'rings between threads do not close before the threads end',
-  ssd_gpu_read_fallbacks: 'codecs are not built yet, and raw reads have no budget that could run out',
+  ssd_gpu_read_fallbacks:
+    'a restore whose decoding does not fit its budget fails and says so; it is not sent another way',
   storage_codec_: 'codecs are not built yet',
   cost_: 'the cost model is not built yet',
   remote_: 'peers are not built yet',

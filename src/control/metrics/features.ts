@@ -10,6 +10,7 @@ export function featuresOf(config: ManagerConfig, routes: SsdRoutes | null): Rea
   if (routes?.backend === 'cufile') on.add('cufile')
   if (config.cacheProtectedPercent > 0) on.add('protection')
   if (config.lfuAdmission) on.add('lfu')
+  if (config.codec.name !== 'none') on.add('codec')
   return on
 }
 

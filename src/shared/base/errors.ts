@@ -61,6 +61,7 @@ export const ERROR_CODES = {
   native_addon_missing: 22,
   cuda_unavailable: 23,
   cufile_unavailable: 24,
+  codec_unavailable: 25,
   // capacity
   capacity_pool: 30,
   capacity_sessions: 33,

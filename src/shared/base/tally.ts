@@ -23,12 +23,12 @@ export interface SeriesSpec {
 }
 
 /** What may be off; `ssd_` names belong to the feature `ssd`. */
-export type Feature = 'ssd' | 'protection' | 'lfu' | 'cufile'
+export type Feature = 'ssd' | 'protection' | 'lfu' | 'cufile' | 'codec'
 
 /** One named distribution of a lane. Values are observed in `unit`. */
 export interface HistogramSpec {
   readonly name: string
-  readonly unit: 'us' | 'bytes' | 'bytes_per_second'
+  readonly unit: 'us' | 'bytes' | 'bytes_per_second' | 'segments'
   readonly text: string
   readonly labels?: Readonly<Record<string, string>>
   /** As in SeriesSpec. */
