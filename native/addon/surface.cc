@@ -65,6 +65,8 @@ constexpr NamedFunction kSurface[] = {
     {"fp8Decode", Contained<DecodeFp8>},
     {"fp8Variants", Contained<Fp8Variants>},
 
+    {"openNvcomp", Contained<OpenNvcomp>},
+
     {"socketPair", Contained<SocketPair>},
     {"openPort", Contained<OpenPort>},
     {"wake", Contained<WakePort>},
