@@ -117,7 +117,7 @@ roundTrips<dramWorker.DramWorkerReply>(
   'dram-worker reply',
   dramWorker.replyCodec,
   fc.oneof(
-    fc.record({ kind: fc.constant('save-done' as const), job: number, status: number }),
+    fc.record({ kind: fc.constant('save-done' as const), job: number, status: number, list }),
     fc.record({ kind: fc.constant('checksum-done' as const), job: number, status: number, list }),
     fc.record({
       kind: fc.constant('restore-done' as const),
@@ -125,6 +125,7 @@ roundTrips<dramWorker.DramWorkerReply>(
       status: number,
       bytes: number,
       latencyUs: number,
+      list,
     }),
     stopped,
   ),

@@ -3,7 +3,7 @@ import type { ManagerEffect } from '../../src/manager/messages.js'
 import { MANAGER_DEFAULTS } from '../../src/manager/options.js'
 import { census } from '../../src/manager/storage/census.js'
 import { ERROR_CODES } from '../../src/shared/base/errors.js'
-import { listOf } from '../../src/shared/layout/records.js'
+import { EMPTY_LIST, listOf } from '../../src/shared/layout/records.js'
 import { SLOT_STATE } from '../../src/shared/layout/slot-states.js'
 import type { SsdRoutes } from '../../src/shared/routing/ssd-selection.js'
 import { ManagerFixture } from './fixture.js'
@@ -62,7 +62,11 @@ class Bed {
   }
 
   saved(job: number): void {
-    this.manager.step({ kind: 'dram-worker', device: 0, reply: { kind: 'save-done', job, status: OK } })
+    this.manager.step({
+      kind: 'dram-worker',
+      device: 0,
+      reply: { kind: 'save-done', job, status: OK, list: EMPTY_LIST },
+    })
   }
 
   checked(job: number): void {

@@ -1,7 +1,7 @@
 import test from 'ava'
 import { MANAGER_DEFAULTS } from '../../src/manager/options.js'
 import { ERROR_CODES } from '../../src/shared/base/errors.js'
-import { listOf } from '../../src/shared/layout/records.js'
+import { EMPTY_LIST, listOf } from '../../src/shared/layout/records.js'
 import { HELLO, ManagerFixture } from './fixture.js'
 
 test('draining: when its time is over the Manager waits for lanes without asking for the time again', (t) => {
@@ -22,7 +22,11 @@ test('draining: a block that only one of two ranks brought is given up, and noth
   const job = manager.log.flatMap((each) =>
     each.kind === 'to-dram-worker' && each.request.kind === 'save' ? [each.request.job] : [],
   )[0]
-  manager.step({ kind: 'dram-worker', device: 0, reply: { kind: 'save-done', job: job as number, status: 0 } })
+  manager.step({
+    kind: 'dram-worker',
+    device: 0,
+    reply: { kind: 'save-done', job: job as number, status: 0, list: EMPTY_LIST },
+  })
   t.is(manager.storage.gauges().assemblies, 1)
   manager.step({ kind: 'control', request: { kind: 'drain', limitUs: 1_000_000 } })
   const held = Object.entries(manager.machine.ownership()).filter(([, value]) => value !== 0)

@@ -1,5 +1,6 @@
 import test from 'ava'
 import { ERROR_CODES } from '../../src/shared/base/errors.js'
+import { EMPTY_LIST } from '../../src/shared/layout/records.js'
 import { SLOT_STATE } from '../../src/shared/layout/slot-states.js'
 import { ManagerFixture, registration } from './fixture.js'
 
@@ -14,7 +15,11 @@ test('leaving: the last word of a slot is written before its table is released',
   const job = manager.log.flatMap((each) =>
     each.kind === 'to-dram-worker' && each.request.kind === 'save' ? [each.request.job] : [],
   )[0]
-  manager.step({ kind: 'dram-worker', device: 0, reply: { kind: 'save-done', job: job as number, status: 110 } })
+  manager.step({
+    kind: 'dram-worker',
+    device: 0,
+    reply: { kind: 'save-done', job: job as number, status: 110, list: EMPTY_LIST },
+  })
   t.deepEqual(manager.kinds(from, 'slot-finish', 'release-slots'), ['slot-finish', 'release-slots'])
   // A release through a port would come before every effect of the step.
   t.deepEqual(manager.kinds(0, 'port-release-slots'), [])

@@ -1,6 +1,7 @@
 import test from 'ava'
 import { HOST_DEVICE } from '../../src/manager/lanes/served-device.js'
 import { ERROR_CODES, errorCodeName } from '../../src/shared/base/errors.js'
+import { EMPTY_LIST } from '../../src/shared/layout/records.js'
 import type { MessageOf, WireReply } from '../../src/shared/layout/wire/messages.js'
 import { ManagerFixture, registration } from './fixture.js'
 
@@ -72,7 +73,11 @@ test('registering: memory of a dead engine is unmapped once its copies have ende
   const job = sent?.kind === 'to-dram-worker' && sent.request.kind === 'save' ? sent.request.job : -1
   manager.step({ kind: 'connection-ended', connection: 1 })
   t.deepEqual(manager.kinds(0, 'release-mapping'), [], 'the copy still reads it')
-  manager.step({ kind: 'dram-worker', device: 1, reply: { kind: 'save-done', job, status: ERROR_CODES.cancelled } })
+  manager.step({
+    kind: 'dram-worker',
+    device: 1,
+    reply: { kind: 'save-done', job, status: ERROR_CODES.cancelled, list: EMPTY_LIST },
+  })
   t.deepEqual(manager.kinds(0, 'release-mapping'), ['release-mapping'])
 })
 

@@ -2,6 +2,7 @@ import type { DramWorkerEffect, DramWorkerInput } from '../../src/actors/dram-wo
 import type { HostReaderEffect, HostReaderInput } from '../../src/actors/host-reader/machine.js'
 import type { WritebackEffect, WritebackInput } from '../../src/actors/writeback/machine.js'
 import { COPY } from '../../src/shared/layout/descriptors.js'
+import { EMPTY_LIST } from '../../src/shared/layout/records.js'
 import { around, effectsOf } from './around.js'
 import type { Exhibit } from './exhibit.js'
 import { simulation } from './simulated.js'
@@ -142,7 +143,7 @@ function flagged() {
       const [first] = jobs
       if (input.kind !== 'stream-completed' || first === undefined || early.has(first)) return
       early.add(first)
-      out.push({ kind: 'reply', reply: { kind: 'save-done', job: first, status: 0 } })
+      out.push({ kind: 'reply', reply: { kind: 'save-done', job: first, status: 0, list: EMPTY_LIST } })
     }
   })
 }

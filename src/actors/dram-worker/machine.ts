@@ -261,7 +261,7 @@ export class DramWorkerMachine {
       case 'save':
         this.#tally.observe(HISTOGRAM.saveDuration, latencyUs)
         this.#tally.add(status === ERROR_CODES.ok ? COUNT.savesDone : COUNT.savesFailed, 1)
-        out.push({ kind: 'reply', reply: { kind: 'save-done', job: id, status } })
+        out.push({ kind: 'reply', reply: { kind: 'save-done', job: id, status, list: EMPTY_LIST } })
         return
       case 'checksum': {
         const ok = status === ERROR_CODES.ok
@@ -284,7 +284,7 @@ export class DramWorkerMachine {
     this.#tally.add(status === ERROR_CODES.ok ? COUNT.loadsDone : COUNT.loadsFailed, 1)
     this.#tally.add(COUNT.loadBytes, bytes)
     out.push(finishSlot(job.finish, { status, firstFailed: -1, bytes, admitUs: job.sinceUs }))
-    out.push({ kind: 'reply', reply: { kind: 'restore-done', job: id, status, bytes, latencyUs } })
+    out.push({ kind: 'reply', reply: { kind: 'restore-done', job: id, status, bytes, latencyUs, list: EMPTY_LIST } })
   }
 
   #endWhenDrained(out: DramWorkerEffect[]): void {

@@ -23,13 +23,17 @@ export interface Finish {
 
 export type DramWorkerRequest =
   /**
-   * D2H. `list`: COPY descriptors. A job larger than one list comes in several records with one `job`; `more` is 1
-   * on all but the last. Answered by `save-done`; the manager writes the slot itself, after insertion.
+   * D2H. `list`: COPY descriptors; coded ones are encoded into their room. A job larger than one list comes in several
+   * records with one `job`; `more` is 1 on all but the last. Answered by `save-done`; the manager writes the slot
+   * itself, after insertion.
    */
   | ({ readonly kind: 'save'; readonly job: number; readonly more: 0 | 1; readonly list: List } & Finish)
   /** `list`: CHECKSUM descriptors. Answered by one `checksum-done` per record, with the results as its list. */
   | { readonly kind: 'checksum'; readonly job: number; readonly list: List }
-  /** H2D. `list`: COPY descriptors, `more` as above. This lane writes the slot and the eventfd, then answers. */
+  /**
+   * H2D. `list`: COPY descriptors, coded ones are decoded; `more` as above. This lane writes the slot and the eventfd, then
+   * answers, unless the answer names damage.
+   */
   | ({
       readonly kind: 'restore'
       readonly job: number
@@ -43,15 +47,24 @@ export type DramWorkerRequest =
   | { readonly kind: 'stop' }
 
 export type DramWorkerReply =
-  | { readonly kind: 'save-done'; readonly job: number; readonly status: number }
+  /**
+   * `list`: what each descriptor of the job left in the pool, in order: stored bytes and their CRC32 (0 and 0: copied as it
+   * was, or a coding that was refused, whose room holds nothing of worth). Empty when nothing was coded, or on a failure.
+   */
+  | { readonly kind: 'save-done'; readonly job: number; readonly status: number; readonly list: List }
   /** `list`: one CRC32 per descriptor of the request. */
   | { readonly kind: 'checksum-done'; readonly job: number; readonly status: number; readonly list: List }
+  /**
+   * `list`: positions in the job of the descriptors whose stored bytes are no coding, whatever the status. When it names
+   * any the slot is not written yet: who gets this hides their generations first, and only then writes it.
+   */
   | {
       readonly kind: 'restore-done'
       readonly job: number
       readonly status: number
       readonly bytes: number
       readonly latencyUs: number
+      readonly list: List
     }
   | { readonly kind: 'stopped' }
 
@@ -157,6 +170,7 @@ export const replyCodec: MessageCodec<DramWorkerReply> = {
         record.kind = SAVE_DONE
         record.fields[0] = message.job
         record.fields[1] = message.status
+        record.list = message.list
         return
       case 'checksum-done':
         record.kind = CHECKSUM_DONE
@@ -170,6 +184,7 @@ export const replyCodec: MessageCodec<DramWorkerReply> = {
         record.fields[1] = message.status
         record.fields[2] = message.bytes
         record.fields[3] = message.latencyUs
+        record.list = message.list
         return
       case 'stopped':
         record.kind = STOPPED
@@ -177,15 +192,16 @@ export const replyCodec: MessageCodec<DramWorkerReply> = {
     }
   },
   decode(record) {
+    const { list } = record
     const job = fieldOf(record, 0)
     const status = fieldOf(record, 1)
     switch (record.kind) {
       case SAVE_DONE:
-        return { kind: 'save-done', job, status }
+        return { kind: 'save-done', job, status, list }
       case CHECKSUM_DONE:
-        return { kind: 'checksum-done', job, status, list: record.list }
+        return { kind: 'checksum-done', job, status, list }
       case RESTORE_DONE:
-        return { kind: 'restore-done', job, status, bytes: fieldOf(record, 2), latencyUs: fieldOf(record, 3) }
+        return { kind: 'restore-done', job, status, bytes: fieldOf(record, 2), latencyUs: fieldOf(record, 3), list }
       case STOPPED:
         return { kind: 'stopped' }
       default:

@@ -1,4 +1,5 @@
 import type { DeviceName } from '../../shared/base/device-name.js'
+import { CODEC_HISTOGRAMS, CODEC_SERIES } from '../../shared/codec/lane-series.js'
 import type { CounterLayout } from '../../shared/rings/counter-page.js'
 import { DRAM_WORKER_HISTOGRAMS, DRAM_WORKER_SERIES } from './counters.js'
 
@@ -14,8 +15,13 @@ export interface DramWorkerParams {
   /** Granules in one part at most. */
   readonly partDescriptors: number
   readonly io: 'uring' | 'posix'
+  /** Device memory that encode() may hold, and decode() as much again; absent where nothing is coded. */
+  readonly codecBudgetBytes?: number
 }
 
 export const DRAM_WORKER_ENTRY = new URL('./loop.js', import.meta.url)
 
-export const DRAM_WORKER_LAYOUT: CounterLayout = { series: DRAM_WORKER_SERIES, histograms: DRAM_WORKER_HISTOGRAMS }
+export const DRAM_WORKER_LAYOUT: CounterLayout = {
+  series: [...DRAM_WORKER_SERIES, ...CODEC_SERIES],
+  histograms: [...DRAM_WORKER_HISTOGRAMS, ...CODEC_HISTOGRAMS],
+}

@@ -1,4 +1,5 @@
 import type { DeviceName } from '../../shared/base/device-name.js'
+import { CODEC_HISTOGRAMS, CODEC_SERIES } from '../../shared/codec/lane-series.js'
 import type { CounterLayout } from '../../shared/rings/counter-page.js'
 import { HOST_RESTORE_HISTOGRAMS, HOST_RESTORE_SERIES } from './counters.js'
 
@@ -21,8 +22,13 @@ export interface HostRestoreParams {
   /** Copies in one part at most. */
   readonly partDescriptors: number
   readonly io: 'uring' | 'posix'
+  /** Device memory that decode() may hold; absent where nothing is coded. */
+  readonly codecBudgetBytes?: number
 }
 
 export const HOST_RESTORE_ENTRY = new URL('./loop.js', import.meta.url)
 
-export const HOST_RESTORE_LAYOUT: CounterLayout = { series: HOST_RESTORE_SERIES, histograms: HOST_RESTORE_HISTOGRAMS }
+export const HOST_RESTORE_LAYOUT: CounterLayout = {
+  series: [...HOST_RESTORE_SERIES, ...CODEC_SERIES],
+  histograms: [...HOST_RESTORE_HISTOGRAMS, ...CODEC_HISTOGRAMS],
+}

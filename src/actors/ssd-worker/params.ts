@@ -1,4 +1,5 @@
 import type { DeviceName } from '../../shared/base/device-name.js'
+import { CODEC_HISTOGRAMS, CODEC_SERIES } from '../../shared/codec/lane-series.js'
 import type { CounterLayout } from '../../shared/rings/counter-page.js'
 import { SSD_WORKER_HISTOGRAMS, SSD_WORKER_SERIES } from './counters.js'
 
@@ -15,8 +16,13 @@ export interface SsdWorkerParams {
   /** Copies in one part at most. */
   readonly partDescriptors: number
   readonly io: 'uring' | 'posix'
+  /** Device memory that decode() may hold for each staging slot and for the stream beside them; absent where nothing is coded. */
+  readonly codecBudgetBytes?: number
 }
 
 export const SSD_WORKER_ENTRY = new URL('./loop.js', import.meta.url)
 
-export const SSD_WORKER_LAYOUT: CounterLayout = { series: SSD_WORKER_SERIES, histograms: SSD_WORKER_HISTOGRAMS }
+export const SSD_WORKER_LAYOUT: CounterLayout = {
+  series: [...SSD_WORKER_SERIES, ...CODEC_SERIES],
+  histograms: [...SSD_WORKER_HISTOGRAMS, ...CODEC_HISTOGRAMS],
+}

@@ -8,7 +8,6 @@ export const ABSENT_METRICS: Readonly<Record<string, string>> = {
   ssd_prefetch_queue_closed: 'rings between threads do not close before the threads end',
   ssd_gpu_read_fallbacks:
     'a restore whose decoding does not fit its budget fails and says so; it is not sent another way',
-  storage_codec_: 'codecs are not built yet',
   cost_: 'the cost model is not built yet',
   remote_: 'peers are not built yet',
   transfer_: 'peers are not built yet',

@@ -120,7 +120,8 @@ export class RestoreOperation implements Operation, JobOwner<RestoreReply> {
   replied(reply: RestoreReply): void {
     invariant(reply.kind === 'restore-done', 'a restore ends with restore-done', { kind: reply.kind })
     this.#demand(-1)
-    if ('list' in reply && reply.list.length > 0) this.#endDamaged(reply)
+    if ('firstFailed' in reply && reply.list.length > 0) this.#endDamaged(reply)
+    invariant('firstFailed' in reply || reply.list.length === 0, 'a job of copies alone finds no damage')
     if (reply.status === ERROR_CODES.ok) for (const entry of this.#entries) this.#context.storage.restored(entry)
     this.#context.tally.restoreEnded(reply.status, reply.latencyUs)
     this.#end()

@@ -68,6 +68,7 @@ export const ERROR_CODES = {
   capacity_slots: 34,
   capacity_queue: 35,
   capacity_disk: 36,
+  capacity_codec: 37,
   // io
   io_read_failed: 40,
   io_write_failed: 41,
@@ -77,6 +78,7 @@ export const ERROR_CODES = {
   io_disk_full: 45,
   // corruption
   checksum_mismatch: 50,
+  codec_damaged: 51,
   // protocol: frames and sessions
   frame_malformed: 60,
   frame_too_large: 61,
@@ -144,10 +146,10 @@ export function errorCodeName(number: number): ErrorCode {
 }
 
 /**
- * True for a failed read that proves that published bytes are gone: they differ, or the file ends before them (the port
- * has read on until it did). Their generation is hidden, so that a new publication repairs the key; after any other
- * failure the disk may give them next time.
+ * True for a failure that proves that published bytes are gone: they differ, they are no coding of their codec, or the
+ * file ends before them (the port has read on until it did). Their generation is hidden, so that a new publication
+ * repairs the key; after any other failure the disk may give them next time.
  */
 export function provesLoss(code: ErrorCode): boolean {
-  return code === 'checksum_mismatch' || code === 'io_short'
+  return code === 'checksum_mismatch' || code === 'codec_damaged' || code === 'io_short'
 }

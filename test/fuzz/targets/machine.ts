@@ -1,5 +1,6 @@
 import { census } from '../../../src/manager/storage/census.js'
 import { ProtocolError } from '../../../src/shared/base/errors.js'
+import { EMPTY_LIST } from '../../../src/shared/layout/records.js'
 import { decodeRequest, helloVersions } from '../../../src/shared/layout/wire/frame.js'
 import { ManagerFixture } from '../../manager/fixture.js'
 import { keysOf } from '../../manager/storage/fixture.js'
@@ -21,7 +22,11 @@ function atWork(): ManagerFixture {
   const saves = manager.log.flatMap((each) =>
     each.kind === 'to-dram-worker' && each.request.kind === 'save' ? [each.request.job] : [],
   )
-  manager.step({ kind: 'dram-worker', device: 0, reply: { kind: 'save-done', job: saves[0] as number, status: 0 } })
+  manager.step({
+    kind: 'dram-worker',
+    device: 0,
+    reply: { kind: 'save-done', job: saves[0] as number, status: 0, list: EMPTY_LIST },
+  })
   manager.publish(VICTIM, 1, 1, 8, 1)
   manager.ask(VICTIM, {
     kind: 'query',

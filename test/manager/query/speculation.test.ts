@@ -4,6 +4,7 @@ import type { ManagerOptions } from '../../../src/manager/options.js'
 import { REUSE_SERIES_FIRST } from '../../../src/manager/series.js'
 import { ERROR_CODES, type ErrorCode } from '../../../src/shared/base/errors.js'
 import { RESIDENT_CLASS } from '../../../src/shared/directory/resident-table.js'
+import { EMPTY_LIST } from '../../../src/shared/layout/records.js'
 import type { GroupSpec } from '../../../src/shared/layout/regions.js'
 import type { MessageKind, MessageOf, WireReply } from '../../../src/shared/layout/wire/messages.js'
 import { RESERVATION_PHASES } from '../../../src/shared/scheduling/query-budget.js'
@@ -71,7 +72,11 @@ function restore(rig: QueryRig, lease: number, count: number, rank = 0, generati
 }
 
 const restored = (rig: QueryRig, job: number) =>
-  rig.step({ kind: 'dram-worker', device: 0, reply: { kind: 'restore-done', job, status: 0, bytes: 1, latencyUs: 1 } })
+  rig.step({
+    kind: 'dram-worker',
+    device: 0,
+    reply: { kind: 'restore-done', job, status: 0, bytes: 1, latencyUs: 1, list: EMPTY_LIST },
+  })
 
 test('PREPARE reads into DRAM, holds and charges speculation; CLAIM converts the bytes without freeing them', (t) => {
   const rig = rigOf(4)
