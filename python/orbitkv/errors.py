@@ -66,6 +66,7 @@ ERROR_CODES: dict[str, int] = {
     "native_addon_missing": 22,
     "cuda_unavailable": 23,
     "cufile_unavailable": 24,
+    "codec_unavailable": 25,
     "capacity_pool": 30,
     "capacity_sessions": 33,
     "capacity_slots": 34,
