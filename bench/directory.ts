@@ -2,6 +2,7 @@ import { randomFillSync } from 'node:crypto'
 import { Entries } from '../src/manager/storage/entries.js'
 import { tablesOf } from '../src/manager/storage/tables.js'
 import { KIB, SECTOR_BYTES, TIB } from '../src/shared/base/units.js'
+import { NO_CODEC } from '../src/shared/codec/setting.js'
 import { buildRank } from '../src/shared/layout/geometry.js'
 import { buildGroup } from '../src/shared/layout/granules.js'
 import type { GroupGeometry, RegionSpec } from '../src/shared/layout/regions.js'
@@ -97,7 +98,7 @@ function geometryOf(): GroupGeometry {
   const groups = [{ kind: 'full-attention', blockTokens: 16, windowTokens: 0 } as const]
   const allocationBytes = [LAYERS * 2 * SEGMENT_BYTES * 64]
   const rank = buildRank({
-    ...{ tpRank: 0, ppRank: 0, pageFirst: false, paddingBytes: SECTOR_BYTES },
+    ...{ tpRank: 0, ppRank: 0, pageFirst: false, codec: NO_CODEC, device: 'host', paddingBytes: SECTOR_BYTES },
     ...{ regions, groups, allocationBytes },
   })
   if ('refused' in rank || !('layers' in rank)) throw new Error(`the geometry is refused: ${JSON.stringify(rank)}`)

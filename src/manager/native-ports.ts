@@ -44,7 +44,12 @@ export function nativePorts(native: Native, devices: readonly ServedDevice[]): M
         native.readMapping(mapping, offsetBytes, copy)
         return copy
       }),
-    defineTemplate: (items, granuleFirstItem) => orNull(() => native.defineTemplate(items, granuleFirstItem)),
+    defineTemplate: (items, granuleFirstItem, codings) =>
+      orNull(() =>
+        codings === undefined
+          ? native.defineTemplate(items, granuleFirstItem)
+          : native.defineTemplate(items, granuleFirstItem, codings),
+      ),
     releaseTemplate: (template) => native.releaseTemplate(template),
     createSlots: (count) => orNull(() => native.createSlots(count)),
     slotWord: (slots, slot) => native.slotManagerWord(slots, slot),

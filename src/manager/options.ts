@@ -1,6 +1,6 @@
 import type { DeviceName } from '../shared/base/device-name.js'
 import type { ReuseWindow } from '../shared/cache/reuse-windows.js'
-import type { CodecSetting } from '../shared/codec/setting.js'
+import { type CodecSetting, NO_CODEC } from '../shared/codec/setting.js'
 import type { SsdRoutes } from '../shared/routing/ssd-selection.js'
 import { HOST_DEVICE, type ServedDevice } from './lanes/served-device.js'
 
@@ -81,7 +81,7 @@ export const MANAGER_DEFAULTS = {
   devices: [HOST_DEVICE],
   staging: [],
   ownPid: 0,
-  codec: { name: 'none' },
+  codec: NO_CODEC,
   routes: DRAM_ROUTES,
   queryReadBatchBytes: 0,
   queryReadBatchesMax: 0,

@@ -41,8 +41,8 @@ export interface ManagerPorts {
   releaseMapping(mapping: number): void
   /** Copies bytes out of a mapping, wherever it lies; null when its device cannot read them. Canaries only. */
   readMapping(mapping: number, offsetBytes: number, bytes: number): Uint8Array | null
-  /** Defines a copy template; null when an item does not fit its mapping. */
-  defineTemplate(items: Float64Array, granuleFirstItem: Float64Array): number | null
+  /** Defines a copy template, with an ITEM_CODING an item when some are coded; null when an item does not fit its mapping. */
+  defineTemplate(items: Float64Array, granuleFirstItem: Float64Array, codings: Float64Array | undefined): number | null
   releaseTemplate(template: number): void
   /** Null when descriptors or memory are exhausted. */
   createSlots(count: number): SlotTable | null

@@ -1,4 +1,5 @@
 import { isRefusal } from '../../src/shared/base/refusal.js'
+import { NO_CODEC } from '../../src/shared/codec/setting.js'
 import { buildRank } from '../../src/shared/layout/geometry.js'
 import type { InstanceGeometry, RankGeometry, RankSpec, RegionSpec } from '../../src/shared/layout/regions.js'
 import { sealInstance, type WorldShape } from '../../src/shared/layout/seal.js'
@@ -33,6 +34,8 @@ export function rankSpec(regions: readonly RegionSpec[], change: Partial<RankSpe
     allocationBytes: [2 ** 30],
     groups: [{ kind: 'full-attention', blockTokens: 16, windowTokens: 0 }],
     pageFirst: false,
+    codec: NO_CODEC,
+    device: 'host',
     paddingBytes: 512,
     ...change,
   }

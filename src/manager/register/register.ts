@@ -2,7 +2,7 @@ import { isRefusal, type Refusal, refuse } from '../../shared/base/refusal.js'
 import { GRANULE_BYTES_MAX, SECTOR_BYTES } from '../../shared/base/units.js'
 import { buildRank } from '../../shared/layout/geometry.js'
 import { plainDigest } from '../../shared/layout/namespace.js'
-import type { GroupSpec, RankGeometry, RegionSpec } from '../../shared/layout/regions.js'
+import type { GroupSpec, RankGeometry, RankSpec, RegionSpec } from '../../shared/layout/regions.js'
 import type { MessageOf } from '../../shared/layout/wire/messages.js'
 import type { Context } from '../context.js'
 import type { DeviceLanes } from '../lanes/device-lanes.js'
@@ -94,7 +94,7 @@ function join(
   if (unreached !== null) return unreached
   const allocationBytes = mapAll(context, session, lanes, message, fds, acquired.mappings)
   if (isRefusal(allocationBytes)) return allocationBytes
-  const geometry = buildRank(rankSpec(message, groups, allocationBytes))
+  const geometry = buildRank(rankSpec(context, lanes, message, groups, allocationBytes))
   if (isRefusal(geometry)) return geometry
   const canary = checkCanaries(context.ports, message, acquired.mappings)
   if (canary !== null) return canary
@@ -216,7 +216,13 @@ function groupsOf({ groups }: RegisterRequest): GroupSpec[] | Refusal {
   return specs
 }
 
-function rankSpec(message: RegisterRequest, groups: readonly GroupSpec[], allocationBytes: readonly number[]) {
+function rankSpec(
+  { options }: Context,
+  lanes: DeviceLanes,
+  message: RegisterRequest,
+  groups: readonly GroupSpec[],
+  allocationBytes: readonly number[],
+): RankSpec {
   return {
     tpRank: message.tpRank,
     ppRank: message.ppRank,
@@ -224,8 +230,10 @@ function rankSpec(message: RegisterRequest, groups: readonly GroupSpec[], alloca
     allocationBytes,
     groups,
     pageFirst: message.pageFirst,
+    codec: options.codec,
+    device: lanes.device.name === 'host' ? 'host' : 'cuda',
     paddingBytes: SECTOR_BYTES,
-  } as const
+  }
 }
 
 /** The rank is in; when it was the last, the instance seals or the rank is out again. */

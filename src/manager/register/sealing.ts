@@ -58,7 +58,8 @@ function defineTemplates(
     const templates: number[] = []
     for (const { group } of geometry.groups) {
       const spec = templateOf(geometry, group, ordinal, rank.mappings)
-      const template = spec === null ? -1 : context.ports.defineTemplate(spec.items, spec.granuleFirstItem)
+      const template =
+        spec === null ? -1 : context.ports.defineTemplate(spec.items, spec.granuleFirstItem, spec.codings)
       if (template === null) {
         for (const number of defined) context.ports.releaseTemplate(number)
         return refuse('region_out_of_bounds', `Cannot lay out group ${group}: an item does not fit its mapping`, {

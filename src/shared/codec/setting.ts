@@ -9,6 +9,16 @@ export interface CodecSetting {
   readonly name: CodecName
 }
 
+export const NO_CODEC: CodecSetting = { name: 'none' }
+
+/** True when pages may be stored in another form than the engine's: each granule is one item, of a length of its own. */
+export function isCoding(setting: CodecSetting): boolean {
+  return setting.name !== 'none'
+}
+
+/** What a rank's pages lie on, as far as codecs care: ANS is coded by a GPU alone. */
+export type CodecDevice = 'host' | 'cuda'
+
 /** Device memory that the codec of one worker may keep, for each direction: the default and the bounds. */
 export const CODEC_BUDGET_BYTES = 64 * MIB
 export const CODEC_BUDGET_BYTES_MIN = 4 * KIB

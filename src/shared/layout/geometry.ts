@@ -1,5 +1,8 @@
 import { isRefusal, type Refusal, refuse } from '../base/refusal.js'
 import { alignUp, isOffset } from '../base/units.js'
+import type { LayerCoding } from '../codec/coding.js'
+import { codingsOf } from '../codec/representation.js'
+import { isCoding } from '../codec/setting.js'
 import { type ByteRun, findOverlap } from './overlap.js'
 import type { GroupSpec, LayerGeometry, RankGeometry, RankSpec, RegionSpec } from './regions.js'
 import { utf8Bytes } from './wire/utf8.js'
@@ -25,25 +28,25 @@ const KINDS: readonly GroupSpec['kind'][] = ['full-attention', 'sliding-window',
 export function buildRank(spec: RankSpec): RankGeometry | Refusal {
   const refusal = checkShape(spec) ?? checkGroups(spec.groups)
   if (refusal !== null) return refusal
-  const layers: LayerGeometry[] = []
   const names = new Set<string>()
   for (const region of spec.regions) {
     const found = checkRegion(region, spec)
     if (found !== null) return found
     if (names.has(region.layer)) return invalid(region, 'registered twice', {})
     names.add(region.layer)
-    layers.push(stored(region, spec.paddingBytes))
   }
-  layers.sort(byName)
+  const codings = codingsOf(spec.regions, spec.groups, spec.codec, spec.device)
+  const layers = spec.regions.map((region, i) => stored(region, spec, codings[i] as LayerCoding)).sort(byName)
   const pageCounts = pageCountsOf(layers, spec.groups.length)
   if (isRefusal(pageCounts)) return pageCounts
   const overlap = checkOverlaps(layers, spec.allocationBytes.length)
   if (overlap !== null) return overlap
-  const { tpRank, ppRank, pageFirst, paddingBytes } = spec
+  const { tpRank, ppRank, codec, paddingBytes } = spec
   return {
     tpRank,
     ppRank,
-    pageFirst,
+    pageFirst: spec.pageFirst && !isCoding(codec),
+    codec,
     paddingBytes,
     groups: spec.groups.map(({ kind, blockTokens, windowTokens }) => ({ kind, blockTokens, windowTokens })),
     pageCounts,
@@ -177,9 +180,9 @@ function checkBounds(region: RegionSpec, allocationBytes: readonly number[]): Re
   return null
 }
 
-/** As it is kept: K and V that touch are one segment of twice the size. */
-function stored(region: RegionSpec, paddingBytes: number): LayerGeometry {
-  const adjacent = region.segments === 2 && region.segmentStrideBytes === region.segmentBytes
+/** As it is kept: K and V that touch are one segment of twice the size, unless each is coded by itself. */
+function stored(region: RegionSpec, { paddingBytes, codec }: RankSpec, coding: LayerCoding): LayerGeometry {
+  const adjacent = region.segments === 2 && region.segmentStrideBytes === region.segmentBytes && !isCoding(codec)
   const segmentBytes = adjacent ? region.segmentBytes * 2 : region.segmentBytes
   const { layer, group, allocation, offsetBytes, pageCount, pageStrideBytes, dtype, kvRole, headDim, heads } = region
   return {
@@ -197,6 +200,7 @@ function stored(region: RegionSpec, paddingBytes: number): LayerGeometry {
     headDim,
     heads,
     paddedBytes: alignUp(segmentBytes, paddingBytes),
+    coding,
   }
 }
 

@@ -1,5 +1,8 @@
 import { invariant } from '../base/invariant.js'
 import { alignUp, GRANULE_BYTES_MAX } from '../base/units.js'
+import { type ItemCoding, RAW, storedBytesOf } from '../codec/coding.js'
+import { itemCoding } from '../codec/representation.js'
+import { isCoding, NO_CODEC } from '../codec/setting.js'
 import type { GranuleSpec, GroupGeometry, GroupSpec, LayerGeometry, RankGeometry } from './regions.js'
 
 /**
@@ -12,7 +15,12 @@ import type { GranuleSpec, GroupGeometry, GroupSpec, LayerGeometry, RankGeometry
  * An *item* is what one entry of a copy template moves: a whole segment, or one piece of a segment above 1 MiB.
  * Neighbours of one size share a granule while it stays within 1 MiB; runs and pieces are divided evenly, so that the
  * pool sees few sizes and no short remainder.
+ *
+ * Under a codec every item is a granule, for each is stored in a length of its own.
  */
+
+/** Unit of pieces under a codec: the longest vector that is coded at once, a key and a value of 256 values each. */
+const CODED_PIECE_BYTES = 1024
 
 /** Items `firstItem … firstItem + itemCount - 1` of one granule, as COPY descriptors name them. */
 export interface GranuleRun {
@@ -30,6 +38,7 @@ export interface Item {
   readonly offsetBytes: number
   readonly bytes: number
   readonly paddedBytes: number
+  readonly coding: ItemCoding
 }
 
 /** Layers of a group on one rank, in stored order. */
@@ -38,14 +47,17 @@ export function layersOf(rank: RankGeometry, group: number): LayerGeometry[] {
 }
 
 /** The items of one layer: its segments, each whole or in pieces of at most 1 MiB that are multiples of the padding. */
-export function itemsOf(layer: LayerGeometry, paddingBytes: number): Item[] {
+export function itemsOf(layer: LayerGeometry, { paddingBytes, codec }: RankGeometry): Item[] {
   const items: Item[] = []
   const pieces = Math.ceil(layer.paddedBytes / GRANULE_BYTES_MAX)
-  const pieceBytes = alignUp(Math.ceil(layer.paddedBytes / pieces), paddingBytes)
+  const unitBytes = isCoding(codec) ? CODED_PIECE_BYTES : paddingBytes
+  const pieceBytes = alignUp(Math.ceil(layer.paddedBytes / pieces), unitBytes)
   for (let segment = 0; segment < layer.segments; segment++) {
+    const whole = layer.coding.segments[segment] ?? RAW
     for (let offsetBytes = 0; offsetBytes < layer.segmentBytes; offsetBytes += pieceBytes) {
       const bytes = Math.min(pieceBytes, layer.segmentBytes - offsetBytes)
-      items.push({ layer, segment, offsetBytes, bytes, paddedBytes: alignUp(bytes, paddingBytes) })
+      const coding = itemCoding(whole, bytes)
+      items.push({ layer, segment, offsetBytes, bytes, paddedBytes: alignUp(bytes, paddingBytes), coding })
     }
   }
   return items
@@ -61,22 +73,24 @@ export function buildGroup(ranks: readonly RankGeometry[], group: number, spec: 
   let payloadBytes = 0
   for (const [rank, geometry] of ranks.entries()) {
     const layers = layersOf(geometry, group)
-    const items = layers.map((layer) => itemsOf(layer, geometry.paddingBytes))
+    const items = layers.map((layer) => itemsOf(layer, geometry))
     const first = granules.length
-    extentBytes = cut(granules, rank, items.flat(), extentBytes)
+    const append = isCoding(geometry.codec) ? apart : cut
+    extentBytes = append(granules, rank, items.flat(), extentBytes)
     rankGranules.push([first, granules.length])
     rankLayers.push(layers.map(({ layer }) => layer))
     layerFirstItem.push(runningTotals(items.map(({ length }) => length)))
     for (const { segments, segmentBytes } of layers) payloadBytes += segments * segmentBytes
   }
   const { kind, blockTokens, windowTokens } = spec
-  const pageFirst = ranks[0]?.pageFirst ?? false
+  const { pageFirst, codec } = ranks[0] ?? { pageFirst: false, codec: NO_CODEC }
   return {
     group,
     kind,
     blockTokens,
     windowTokens,
     pageFirst,
+    codec,
     granules,
     rankGranules,
     extentBytes,
@@ -135,11 +149,23 @@ function cut(granules: GranuleSpec[], rank: number, items: readonly Item[], exte
     for (let share = 0; share < shares; share++) {
       const itemCount = Math.ceil((end - first) / (shares - share))
       const bytes = itemCount * paddedBytes
-      const spec = { rank, bytes, segmentBytes, segmentStrideBytes: paddedBytes, extentOffsetBytes: offset }
-      granules.push({ ...spec, firstItem: first, itemCount })
+      const sizes = { rank, bytes, segmentBytes, segmentStrideBytes: paddedBytes, extentOffsetBytes: offset }
+      granules.push({ ...sizes, firstItem: first, itemCount, coding: RAW, expectedBytes: segmentBytes })
       offset += bytes
       first += itemCount
     }
+  }
+  return offset
+}
+
+/** The same under a codec: a granule for each item. */
+function apart(granules: GranuleSpec[], rank: number, items: readonly Item[], extentOffsetBytes: number): number {
+  let offset = extentOffsetBytes
+  for (const [firstItem, { bytes: segmentBytes, paddedBytes, coding }] of items.entries()) {
+    const sizes = { rank, bytes: paddedBytes, segmentBytes, segmentStrideBytes: paddedBytes, extentOffsetBytes: offset }
+    const expectedBytes = storedBytesOf(coding, segmentBytes)
+    granules.push({ ...sizes, firstItem, itemCount: 1, coding, expectedBytes })
+    offset += paddedBytes
   }
   return offset
 }

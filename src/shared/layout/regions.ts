@@ -1,4 +1,6 @@
 import type { SECTOR_BYTES } from '../base/units.js'
+import type { ItemCoding, LayerCoding } from '../codec/coding.js'
+import type { CodecDevice, CodecSetting } from '../codec/setting.js'
 
 /**
  * What an engine says about its KV memory, and what is kept of it once every range has been checked. Plain values
@@ -7,7 +9,8 @@ import type { SECTOR_BYTES } from '../base/units.js'
  *   address(page p, segment s) = allocation base + offsetBytes + p * pageStrideBytes + s * segmentStrideBytes
  *
  *   packed    segments 1, pageStrideBytes = segmentBytes                     |KV0|KV1|KV2|...
- *   adjacent  segments 2, segmentStrideBytes = segmentBytes                  |K0 V0|K1 V1|...      kept as one segment
+ *   adjacent  segments 2, segmentStrideBytes = segmentBytes                  |K0 V0|K1 V1|...      kept as one segment,
+ *                                                                                            as two under a codec
  *   split     segments 2, segmentStrideBytes > segmentBytes                  |K0|K1|...      |V0|V1|...
  *   strided   pageStrideBytes > the bytes of one page (pages of all layers interleaved)  |L0p0|L1p0|L0p1|L1p1|...
  */
@@ -58,12 +61,18 @@ export interface RankSpec {
   readonly groups: readonly GroupSpec[]
   /** All layers of a rank are published together, as one stored slot. */
   readonly pageFirst: boolean
+  /** The Manager's: the engine neither chooses nor sees it. */
+  readonly codec: CodecSetting
+  /** What the allocations lie on. */
+  readonly device: CodecDevice
   /** Unit that stored segments are padded to. */
   readonly paddingBytes: typeof SECTOR_BYTES
 }
 
-/** One layer of a checked rank. Adjacent K and V have become one segment. */
+/** One layer of a checked rank. Without a codec adjacent K and V have become one segment. */
 export interface LayerGeometry extends RegionSpec {
+  /** How its items are coded. */
+  readonly coding: LayerCoding
   /** Stored bytes of one segment: segmentBytes rounded up to the padding. */
   readonly paddedBytes: number
 }
@@ -72,7 +81,9 @@ export interface LayerGeometry extends RegionSpec {
 export interface RankGeometry {
   readonly tpRank: number
   readonly ppRank: number
+  /** Stored page-first: asked for, and there is no codec. */
   readonly pageFirst: boolean
+  readonly codec: CodecSetting
   readonly paddingBytes: number
   readonly groups: readonly GroupSpec[]
   /** Pages of each group on this rank; 0 where the rank has no layer of the group. */
@@ -82,7 +93,10 @@ export interface RankGeometry {
   readonly allocationBytes: readonly number[]
 }
 
-/** One granule of a state group: unit of checksum, pool allocation, SSD read and SSD write. */
+/**
+ * One granule of a state group: unit of checksum, pool allocation, SSD read and SSD write. Under a codec it is one item;
+ * sizes here are those of the engine's bytes, and a stored granule has a length of its own, at most that.
+ */
 export interface GranuleSpec {
   /** Ordinal of its rank in InstanceGeometry.ranks. */
   readonly rank: number
@@ -96,17 +110,22 @@ export interface GranuleSpec {
   /** First item of the granule among the items of its rank and group. */
   readonly firstItem: number
   readonly itemCount: number
+  /** RAW without a codec, and where the policy keeps an item as it is. */
+  readonly coding: ItemCoding
+  /** Stored bytes of one item where the coding decides them; of ANS and of raw items segmentBytes. */
+  readonly expectedBytes: number
 }
 
 /** One state group: what is sealed, published, leased and evicted together. */
 export interface GroupGeometry extends GroupSpec {
   readonly group: number
   readonly pageFirst: boolean
+  readonly codec: CodecSetting
   /** Ranks in order (tp, pp); inside a rank layers in order of name, K before V. */
   readonly granules: readonly GranuleSpec[]
   /** Per rank ordinal: [first, end) in `granules`; empty where a rank has no layer of the group. */
   readonly rankGranules: readonly (readonly [first: number, end: number])[]
-  /** Stored bytes: the sum of all granules. */
+  /** Stored bytes when nothing is coded: the sum of all granules. */
   readonly extentBytes: number
   /** Engine bytes, without padding. */
   readonly payloadBytes: number
@@ -128,5 +147,6 @@ export interface InstanceGeometry {
   readonly tpSize: number
   readonly ppSize: number
   readonly pageFirst: boolean
+  readonly codec: CodecSetting
   readonly groups: readonly GroupGeometry[]
 }

@@ -31,7 +31,8 @@ export function sealInstance(ranks: readonly RankGeometry[], world: WorldShape):
   const refused = groups.map(checkGroup).find((found) => found !== null)
   if (refused !== undefined) return refused
   const layers = [...new Set(ordered.flatMap((rank) => rank.layers.map(({ layer }) => layer)))].sort()
-  return { layers, ranks: ordered, tpSize: world.tpSize, ppSize: world.ppSize, pageFirst: first.pageFirst, groups }
+  const { tpSize, ppSize } = world
+  return { layers, ranks: ordered, tpSize, ppSize, pageFirst: first.pageFirst, codec: first.codec, groups }
 }
 
 /** The ordinal of (tp, pp) in InstanceGeometry.ranks; -1 when there is no such rank. */
@@ -92,6 +93,7 @@ function checkSameForAll(ordered: readonly RankGeometry[]): Refusal | null {
       )
     if (rank.pageFirst !== first.pageFirst) return differs('page-first flag')
     if (rank.paddingBytes !== first.paddingBytes) return differs('padding')
+    if (rank.codec.name !== first.codec.name) return differs('codec')
     const same =
       rank.groups.length === first.groups.length &&
       rank.groups.every(({ kind, blockTokens, windowTokens }, group) => {

@@ -1,12 +1,17 @@
 import { invariant } from '../base/invariant.js'
-import { TEMPLATE_ITEM } from './descriptors.js'
+import { isCoded } from '../codec/coding.js'
+import { ITEM_CODING, ITEM_FORMAT, ITEM_ROLE, ITEM_SCALAR, TEMPLATE_ITEM } from './descriptors.js'
 import { itemsOf, layersOf } from './granules.js'
 import type { GranuleSpec, InstanceGeometry, RankGeometry } from './regions.js'
 
-/** What the addon's defineTemplate takes: items, and per granule of the rank its first item, then the item count. */
+/**
+ * What the addon's defineTemplate takes: items, per granule of the rank its first item, then the item count, and an
+ * ITEM_CODING an item; undefined when all are raw.
+ */
 export interface CopyTemplate {
   readonly items: Float64Array
   readonly granuleFirstItem: Float64Array
+  readonly codings: Float64Array | undefined
 }
 
 /**
@@ -25,7 +30,11 @@ export function templateOf(
   const [first, end] = geometry.rankGranules[rank] ?? [0, 0]
   if (first === end) return null
   const granules = geometry.granules.slice(first, end)
-  return { items: templateItems(rankGeometry, group, granules, mappings), granuleFirstItem: firstItems(granules) }
+  return {
+    items: templateItems(rankGeometry, group, granules, mappings),
+    granuleFirstItem: firstItems(granules),
+    codings: templateCodings(granules),
+  }
 }
 
 function templateItems(
@@ -34,7 +43,7 @@ function templateItems(
   granules: readonly GranuleSpec[],
   mappings: readonly number[],
 ): Float64Array {
-  const items = layersOf(rank, group).flatMap((layer) => itemsOf(layer, rank.paddingBytes))
+  const items = layersOf(rank, group).flatMap((layer) => itemsOf(layer, rank))
   const doubles = new Float64Array(items.length * TEMPLATE_ITEM.doubles)
   let granule = 0
   for (const [index, { layer, segment, offsetBytes, bytes, paddedBytes }] of items.entries()) {
@@ -50,6 +59,22 @@ function templateItems(
     doubles[at + TEMPLATE_ITEM.granuleOffsetBytes] = (index - spec.firstItem) * spec.segmentStrideBytes
     doubles[at + TEMPLATE_ITEM.bytes] = bytes
     doubles[at + TEMPLATE_ITEM.paddedBytes] = paddedBytes
+  }
+  return doubles
+}
+
+/** Where something is coded every granule is one item. */
+function templateCodings(granules: readonly GranuleSpec[]): Float64Array | undefined {
+  if (!granules.some(({ coding }) => isCoded(coding))) return undefined
+  const doubles = new Float64Array(granules.length * ITEM_CODING.doubles)
+  for (const [item, { coding }] of granules.entries()) {
+    const at = item * ITEM_CODING.doubles
+    doubles[at + ITEM_CODING.format] = ITEM_FORMAT[coding.format]
+    doubles[at + ITEM_CODING.scalar] = ITEM_SCALAR[coding.scalar]
+    doubles[at + ITEM_CODING.role] = ITEM_ROLE[coding.role]
+    doubles[at + ITEM_CODING.bits] = coding.bits
+    doubles[at + ITEM_CODING.headDim] = coding.headDim
+    doubles[at + ITEM_CODING.seed] = coding.seed
   }
   return doubles
 }

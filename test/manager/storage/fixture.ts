@@ -2,6 +2,8 @@ import type { GranuleRun, StorageOptions } from '../../../src/manager/storage/po
 import { Storage } from '../../../src/manager/storage/storage.js'
 import type { StorageParts } from '../../../src/manager/storage/tables.js'
 import { KIB, MIB } from '../../../src/shared/base/units.js'
+import { RAW } from '../../../src/shared/codec/coding.js'
+import { NO_CODEC } from '../../../src/shared/codec/setting.js'
 import type { GroupGeometry } from '../../../src/shared/layout/regions.js'
 import { FakeLanes, FakeTally } from './lanes.js'
 
@@ -29,6 +31,8 @@ export function geometryOf(shape: { ranks: number; perRank: number; bytes: numbe
     extentOffsetBytes: index * bytes,
     firstItem: (index % perRank) * items,
     itemCount: items,
+    coding: RAW,
+    expectedBytes: segmentBytes,
   }))
   return {
     group: 0,
@@ -36,6 +40,7 @@ export function geometryOf(shape: { ranks: number; perRank: number; bytes: numbe
     blockTokens: 64,
     windowTokens: 0,
     pageFirst: false,
+    codec: NO_CODEC,
     granules,
     rankGranules: Array.from({ length: ranks }, (_, rank) => [rank * perRank, (rank + 1) * perRank] as const),
     extentBytes: granules.length * bytes,
