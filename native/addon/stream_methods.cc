@@ -18,6 +18,8 @@ namespace {
 
 /// Far above what a slot has; cuFile registers at most 16 MiB at once.
 constexpr uint64_t kStagingBytesMax = 16 << 20;
+/// More than a device has: a budget above it is a bug of the caller.
+constexpr uint64_t kCodecBudgetBytesMax = uint64_t{1} << 40;
 
 /// `count` descriptors of `fields` float64 each at list[offset]; nothing when they are not all
 /// there.
@@ -96,6 +98,11 @@ std::optional<StreamOptions> ReadStreamOptions(napi_env env, napi_value options)
   }
   if (const auto given = Given(env, options, "timed"))
     if (!ReadBool(env, *given, &read.timed)) return std::nullopt;
+  if (const auto given = Given(env, options, "codecBudgetBytes")) {
+    const auto bytes = ReadWithin(env, *given, 0, kCodecBudgetBytesMax);
+    if (!bytes) return std::nullopt;
+    read.codec_budget_bytes = *bytes;
+  }
   return read;
 }
 
@@ -113,7 +120,8 @@ napi_value OpenStream(napi_env env, napi_callback_info call) {
     return ThrowShape(
         env, "openStream",
         "options: transfer auto, direct or kernel, blocks 1 to 1024, tileBytes 512 to "
-        "2^20, timed a boolean, gather rounds or warps, descriptors mapped or fed");
+        "2^20, timed a boolean, gather rounds or warps, descriptors mapped or fed, "
+        "codecBudgetBytes 0 to 2^40");
   return Guarded(env, [&] {
     Device& device = *ordinal == kHostDevice ? HostDevice() : cuda::OpenDevice(*ordinal);
     return Int32(env, port->OpenStream(device, *options));
@@ -193,7 +201,7 @@ napi_value ChecksumMapped(napi_env env, napi_callback_info call) {
 }
 
 napi_value OpenStaging(napi_env env, napi_callback_info call) {
-  const Arguments<2> arguments(env, call);
+  const Arguments<3> arguments(env, call);
   const auto& port = arguments.bound<OpenedPort>().port;
   if (port == nullptr) return Int32(env, -EBADF);
   uint64_t bytes;
@@ -201,8 +209,9 @@ napi_value OpenStaging(napi_env env, napi_callback_info call) {
     return Int32(env, -EINVAL);
   const auto name = ReadString(env, arguments[0]);
   const auto device = name ? ReadDeviceName(*name) : std::nullopt;
-  if (!device) return Int32(env, -EINVAL);
-  return Int32(env, port->OpenStaging(*device, bytes));
+  const auto options = ReadStreamOptions(env, arguments[2]);
+  if (!device || !options) return Int32(env, -EINVAL);
+  return Int32(env, port->OpenStaging(*device, bytes, *options));
 }
 
 napi_value StagingRead(napi_env env, napi_callback_info call) {

@@ -147,7 +147,7 @@ class CudaStaging : public Staging {
 }  // namespace
 
 std::unique_ptr<Staging> OpenCudaStaging(int32_t ordinal, StreamContext context, uint64_t bytes,
-                                         int* code) {
+                                         const StreamOptions& options, int* code) {
   if (!Library::Instance().open()) {
     *code = -ENOTCONN;
     return nullptr;
@@ -159,8 +159,8 @@ std::unique_ptr<Staging> OpenCudaStaging(int32_t ordinal, StreamContext context,
   context.pool =
       Pool::OnDevice(reinterpret_cast<std::byte*>(address), bytes, ordinal, std::move(backing));
   auto memory = context.pool;
-  auto staging = std::make_unique<CudaStaging>(
-      std::move(memory), device.OpenCudaStream(std::move(context), StreamOptions{}));
+  auto staging = std::make_unique<CudaStaging>(std::move(memory),
+                                               device.OpenCudaStream(std::move(context), options));
   *code = staging->Register();
   if (*code != 0) return nullptr;
   return staging;

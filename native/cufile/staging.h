@@ -41,6 +41,6 @@ bool IsWhole(const Extent& extent, uint64_t file_bytes, uint64_t slot_bytes);
 std::unique_ptr<Staging> OpenHostStaging(StreamContext context, uint64_t bytes, int* code);
 /// The same in memory of a CUDA device.
 std::unique_ptr<Staging> OpenCudaStaging(int32_t ordinal, StreamContext context, uint64_t bytes,
-                                         int* code);
+                                         const StreamOptions& options, int* code);
 
 }  // namespace orbitkv::cufile

@@ -38,6 +38,8 @@ struct StreamOptions {
   uint32_t blocks = 0;
   uint64_t tile_bytes = 0;
   bool timed = false;
+  /// Device memory that each direction of the codec may hold.
+  uint64_t codec_budget_bytes = uint64_t{64} << 20;
   Gather gather = Gather::kRounds;
   Descriptors descriptors = Descriptors::kMapped;
 };

@@ -68,7 +68,7 @@ class Port {
   int32_t OpenStream(Device& device = HostDevice(), const StreamOptions& options = {});
   /// Opens a staging slot of a device (kHostDevice or an ordinal); returns its stream's number,
   /// -errno or minus a cuFile status.
-  int32_t OpenStaging(int32_t device, uint64_t bytes);
+  int32_t OpenStaging(int32_t device, uint64_t bytes, const StreamOptions& options = {});
   /// As in surface.ts.
   int32_t CloseStream(int32_t number);
   /// Null when there is no such stream.

@@ -343,10 +343,11 @@ export interface Port {
   ): number
   /**
    * Opens a staging slot: `bytes` of device memory registered with cuFile, and a stream of its own. To copy() and
-   * checksum() on that stream the slot is the pool: their offsets count from its first byte. cuFile must be open.
+   * checksum() on that stream the slot is the pool: their offsets count from its first byte. cuFile must be open. `options`
+   * are those of openStream().
    * Returns the stream's number, -errno or minus a cuFile status.
    */
-  openStaging(device: DeviceName, bytes: number): number
+  openStaging(device: DeviceName, bytes: number, options?: StreamOptions): number
   /**
    * Queues a read of `bytes` of a registered file at `fileOffset` to the start of a slot, then `count` CHECKSUM
    * descriptors over it as checksum() does. Completes once, of kind `stream`, when the stream has passed all of it:
