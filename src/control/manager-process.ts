@@ -102,6 +102,7 @@ export class RunningManager {
       this.shown,
       { io: parts.report.io, ssd: tier ? 'on' : 'off' },
       ssd === null ? null : () => ssd.now,
+      parts.report.config.codec.name !== 'none',
     )
   }
 

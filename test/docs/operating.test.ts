@@ -62,6 +62,7 @@ test('docs/operating.md has every exported metric once, with its kind, and no ot
     () => true,
     { io: 'uring', ssd: 'on' },
     () => MANAGER_DEFAULTS.routes,
+    true,
   )
   const exported = (await registry.getMetricsAsJSON())
     .map(({ name, type }): [string, string] => [name, String(type)])

@@ -1,5 +1,6 @@
 import { Registry } from 'prom-client'
 import type { RoutesNow } from '../ssd-status.js'
+import { codecSilence } from './codec-silence.js'
 import { type Family, familiesOf, type Page, type Shown } from './page-metrics.js'
 
 /** A registry whose metrics are read from the counter pages when they are scraped. */
@@ -8,6 +9,7 @@ export function metricsOf(
   shown: Shown,
   info: Readonly<Record<string, string>>,
   routes: (() => RoutesNow) | null,
+  codec: boolean,
 ): Registry {
   const registry = new Registry()
   const families: Family[] = [
@@ -20,6 +22,7 @@ export function metricsOf(
     },
   ]
   if (routes !== null) families.push(backendInfo(routes))
+  if (codec) families.push(codecSilence(pages))
   for (const family of families) {
     const metric = {
       name: family.name,

@@ -72,6 +72,9 @@ export const STORAGE_COUNT = {
   warmPendingBytes: 64,
   warmWaitRestored: 65,
   warmWaitUnused: 66,
+  codecLogicalBytes: 67,
+  codecStoredBytes: 68,
+  codecSkips: 69,
 } as const
 
 const gauge = (name: string, text: string): SeriesSpec => ({ name, kind: 'gauge', text })
@@ -93,6 +96,10 @@ const evicted = (of: string, feature?: Feature): SeriesSpec => ({
 })
 const skipped = (reason: string): SeriesSpec =>
   counter('ssd_write_admission_skips', 'Saves of blocks that were not offered to the SSD, by reason', { reason })
+const coded = (kind: string): SeriesSpec => ({
+  ...counter('storage_codec_bytes', 'Bytes of encoded items: as the engine has them, and as they are stored', { kind }),
+  feature: 'codec',
+})
 const waited = (outcome: string): SeriesSpec =>
   counter('warmup_wait_byte_seconds', 'Bytes read on a guess times the seconds until their outcome', { outcome })
 
@@ -170,6 +177,12 @@ export const STORAGE_SERIES: readonly SeriesSpec[] = [
   gauge('warmup_pending_bytes', 'Bytes of such blocks that are in DRAM without a use yet'),
   waited('restored'),
   waited('unused'),
+  coded('logical'),
+  coded('stored'),
+  {
+    ...counter('storage_codec_skips', 'Items that the codec was given and that are stored raw'),
+    feature: 'codec',
+  },
 ]
 
 /** Positions of storage's histograms, in the order of STORAGE_HISTOGRAMS. */
