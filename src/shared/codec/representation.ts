@@ -10,7 +10,7 @@ import {
   vectorBytes,
 } from './coding.js'
 import { byNaturalName } from './natural-order.js'
-import { type CodecDevice, type CodecName, type CodecSetting, isCoding } from './setting.js'
+import type { CodecDevice, CodecName, CodecSetting } from './setting.js'
 
 /**
  * The policy: which coding the items of a layer get under a setting, from what the engine said about the layer alone.
@@ -30,8 +30,8 @@ export const PROTECTED_LAYERS = 2
 /** Seed of the signs of the layer at `place`: LMCache's rule, over a generator of our own. */
 const SEED_FIRST = 42
 const SEED_STEP = 1337
-/** Alignment of 16-bit values. */
-const SCALAR_ALIGNMENT_BYTES = 2
+/** Size and alignment of 16-bit values. */
+const SCALAR_BYTES = 2
 
 type Half = 'bf16' | 'fp16'
 
@@ -42,11 +42,12 @@ export function codingsOf(
   setting: CodecSetting,
   device: CodecDevice,
 ): LayerCoding[] {
-  if (!isCoding(setting)) return regions.map((region) => rawLayer(region, 'no-codec'))
+  const { name } = setting
+  if (name === 'none') return regions.map((region) => rawLayer(region, 'no-codec'))
   const places = placesOf(regions, groups)
   return regions.map((region) => {
     const checkpoint = groups[region.group]?.kind === 'checkpoint'
-    const coding = codingOf(region, checkpoint, setting.name, device, places.get(region.layer) ?? null)
+    const coding = codingOf(region, checkpoint, name, device, places.get(region.layer) ?? null)
     return typeof coding === 'string' ? rawLayer(region, coding) : { segments: coding, rawReason: null }
   })
 }
@@ -55,7 +56,7 @@ export function codingsOf(
 export function itemCoding(coding: ItemCoding, itemBytes: number): ItemCoding {
   if (coding.format === 'raw') return RAW
   if (coding.format === 'ans') return itemBytes >= ANS_ITEM_BYTES_MIN ? coding : RAW
-  const whole = itemBytes % (coding.format === 'fp8' ? SCALAR_ALIGNMENT_BYTES : vectorBytes(coding)) === 0
+  const whole = itemBytes % (coding.format === 'fp8' ? SCALAR_BYTES : vectorBytes(coding)) === 0
   return whole && savesEnough(storedBytesOf(coding, itemBytes), itemBytes) ? coding : RAW
 }
 
@@ -84,40 +85,29 @@ function placesOf(regions: readonly RegionSpec[], groups: readonly GroupSpec[]):
 function codingOf(
   region: RegionSpec,
   checkpoint: boolean,
-  name: CodecName,
+  name: Exclude<CodecName, 'none'>,
   device: CodecDevice,
   place: Place | null,
 ): readonly ItemCoding[] | RawReason {
-  if (region.segmentBytes > CODED_SEGMENT_BYTES_MAX) return 'large'
-  switch (name) {
-    case 'none':
-      return 'no-codec'
-    case 'ans':
-      return ansOf(region, device)
-    case 'fp8':
-      return fp8Of(region, checkpoint)
-    case 'turboquant-4':
-      return turboquantOf(region, checkpoint, 4, place)
-    case 'turboquant-3':
-      return turboquantOf(region, checkpoint, 3, place)
-  }
+  const bits = bitsOf(name)
+  if (bits !== null) return turboquantOf(region, checkpoint, bits, place)
+  return name === 'ans' ? ansOf(region, device) : fp8Of(region, checkpoint)
 }
 
 function ansOf(region: RegionSpec, device: CodecDevice): readonly ItemCoding[] | RawReason {
   if (device !== 'cuda') return 'device'
+  if (isLarge(region)) return 'large'
   if (region.segmentBytes < ANS_ITEM_BYTES_MIN) return 'small'
   if (!aligned(region, ANS_ALIGNMENT_BYTES)) return 'alignment'
   const scalar = isAttention(region) ? (halfOf(region) ?? (isE4m3(region) ? 'e4m3' : 'bytes')) : 'bytes'
-  const odd = scalar !== 'e4m3' && region.segmentBytes % SCALAR_ALIGNMENT_BYTES !== 0
+  const odd = scalar !== 'e4m3' && region.segmentBytes % SCALAR_BYTES !== 0
   return each(region, { ...RAW, format: 'ans', scalar: odd ? 'bytes' : scalar })
 }
 
 function fp8Of(region: RegionSpec, checkpoint: boolean): readonly ItemCoding[] | RawReason {
-  const scalar = halfOf(region)
-  if (scalar === null) return 'dtype'
-  if (checkpoint) return 'checkpoint'
-  if (!isAttention(region)) return 'role'
-  if (!aligned(region, SCALAR_ALIGNMENT_BYTES)) return 'alignment'
+  const scalar = quantizable(region, checkpoint)
+  if (!isHalf(scalar)) return scalar
+  if (!aligned(region, SCALAR_BYTES)) return 'alignment'
   return each(region, { ...RAW, format: 'fp8', scalar })
 }
 
@@ -127,24 +117,69 @@ function turboquantOf(
   bits: 3 | 4,
   place: Place | null,
 ): readonly ItemCoding[] | RawReason {
-  const scalar = halfOf(region)
-  if (scalar === null) return 'dtype'
-  if (checkpoint) return 'checkpoint'
-  const roles = rolesOf(region)
-  if (roles === null) return 'role'
-  if (!TURBOQUANT_HEAD_DIMS.includes(region.headDim) || region.heads === 0) return 'head-layout'
-  if (!aligned(region, SCALAR_ALIGNMENT_BYTES)) return 'alignment'
+  const vectors = vectorsOf(region, checkpoint)
+  if (typeof vectors === 'string') return vectors
+  if (!aligned(region, SCALAR_BYTES)) return 'alignment'
   if (place === null || place.index < PROTECTED_LAYERS || place.index >= place.count - PROTECTED_LAYERS) {
     return 'protected'
   }
+  const { scalar, roles } = vectors
+  const { headDim } = region
   const seed = SEED_FIRST + SEED_STEP * place.index
-  const codings = roles.map(
-    (role): ItemCoding => ({ format: 'turboquant', scalar, role, bits, headDim: region.headDim, seed }),
-  )
-  return codings.every((coding) => region.segmentBytes % vectorBytes(coding) === 0) ? codings : 'head-layout'
+  return roles.map((role): ItemCoding => ({ format: 'turboquant', scalar, role, bits, headDim, seed }))
 }
 
-/** Which vectors the segments hold. Two segments are K and V; one with role `packed` has both of a head side by side. */
+/**
+ * Bytes of all heads of one token, when a codec would cut a segment of this layer into them and the segment is no multiple
+ * of them: what was registered contradicts itself. Null when there is nothing to say against it.
+ */
+export function contradictedTokenBytes(
+  region: RegionSpec,
+  groups: readonly GroupSpec[],
+  setting: CodecSetting,
+): number | null {
+  if (bitsOf(setting.name) === null) return null
+  const vectors = vectorsOf(region, groups[region.group]?.kind === 'checkpoint')
+  if (typeof vectors === 'string') return null
+  const tokenBytes = region.heads * region.headDim * SCALAR_BYTES * (vectors.roles.includes('packed') ? 2 : 1)
+  return region.segmentBytes % tokenBytes === 0 ? null : tokenBytes
+}
+
+/** Which vectors the segments hold, or why that is not certain. */
+function vectorsOf(
+  region: RegionSpec,
+  checkpoint: boolean,
+): { readonly scalar: Half; readonly roles: readonly ('k' | 'v' | 'packed')[] } | RawReason {
+  const scalar = quantizable(region, checkpoint)
+  if (!isHalf(scalar)) return scalar
+  const roles = rolesOf(region)
+  if (roles === null) return 'role'
+  return TURBOQUANT_HEAD_DIMS.includes(region.headDim) && region.heads > 0 ? { scalar, roles } : 'head-layout'
+}
+
+/** The 16-bit type of a layer whose values may come back rounded, or why they may not. */
+function quantizable(region: RegionSpec, checkpoint: boolean): Half | RawReason {
+  if (isLarge(region)) return 'large'
+  const scalar = halfOf(region)
+  if (scalar === null) return 'dtype'
+  if (checkpoint) return 'checkpoint'
+  return isAttention(region) ? scalar : 'role'
+}
+
+function isHalf(scalar: Half | RawReason): scalar is Half {
+  return scalar === 'bf16' || scalar === 'fp16'
+}
+
+function isLarge({ segmentBytes }: RegionSpec): boolean {
+  return segmentBytes > CODED_SEGMENT_BYTES_MAX
+}
+
+/** Bits of a value under a codec that cuts segments into vectors. */
+function bitsOf(name: CodecName): 3 | 4 | null {
+  return name === 'turboquant-4' ? 4 : name === 'turboquant-3' ? 3 : null
+}
+
+/** Two segments are K and V; one with role `packed` has both of a head side by side. */
 function rolesOf({ kvRole, segments }: RegionSpec): readonly ('k' | 'v' | 'packed')[] | null {
   if (kvRole === 'packed') return segments === 2 ? ['k', 'v'] : ['packed']
   return (kvRole === 'k' || kvRole === 'v') && segments === 1 ? [kvRole] : null

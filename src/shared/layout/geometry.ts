@@ -1,7 +1,7 @@
 import { isRefusal, type Refusal, refuse } from '../base/refusal.js'
 import { alignUp, isOffset } from '../base/units.js'
 import type { LayerCoding } from '../codec/coding.js'
-import { codingsOf } from '../codec/representation.js'
+import { codingsOf, contradictedTokenBytes } from '../codec/representation.js'
 import { isCoding } from '../codec/setting.js'
 import { type ByteRun, findOverlap } from './overlap.js'
 import type { GroupSpec, LayerGeometry, RankGeometry, RankSpec, RegionSpec } from './regions.js'
@@ -133,7 +133,19 @@ function checkRegion(region: RegionSpec, spec: RankSpec): Refusal | null {
       headDim: region.headDim,
       heads: region.heads,
     })
-  return checkStrides(region, spec) ?? checkBounds(region, spec.allocationBytes)
+  return checkStrides(region, spec) ?? checkBounds(region, spec.allocationBytes) ?? checkHeads(region, spec)
+}
+
+/** A head layout that a codec would rely on is one that the segment can have. */
+function checkHeads(region: RegionSpec, { groups, codec }: RankSpec): Refusal | null {
+  const tokenBytes = contradictedTokenBytes(region, groups, codec)
+  if (tokenBytes === null) return null
+  const { headDim, heads, kvRole, segments, segmentBytes } = region
+  return invalid(
+    region,
+    `${heads} heads of ${headDim} values take ${tokenBytes} bytes a token, and ${codec.name} cannot cut a segment of ${segmentBytes} bytes into them; register the heads that the pages have, or head_dim 0`,
+    { headDim, heads, kvRole, segments, segmentBytes, tokenBytes },
+  )
 }
 
 function checkStrides(region: RegionSpec, spec: RankSpec): Refusal | null {

@@ -1,6 +1,8 @@
+import { formatName } from '../codec/format-name.js'
+import { isCoding } from '../codec/setting.js'
 import { ByteWriter, compareBytes, encodeUtf8 } from './bytes.js'
-import { layersOf } from './granules.js'
-import type { InstanceGeometry } from './regions.js'
+import { itemsOf, layersOf } from './granules.js'
+import type { InstanceGeometry, LayerGeometry, RankGeometry } from './regions.js'
 
 /**
  * The storage namespace: two instances share bytes only when every field of it is equal. Its digest is taken over a
@@ -10,6 +12,7 @@ import type { InstanceGeometry } from './regions.js'
  *   field = tag length u32 | tag | value length u32 | value
  */
 export const NAMESPACE_VERSION = 3
+/** Storage format of every slot without a codec. */
 export const STORAGE_FORMAT = 'raw'
 
 /** SHA-256 as a port: 32 bytes of digest. */
@@ -68,11 +71,17 @@ export function namespaceGeometry(instance: InstanceGeometry): NamespaceGeometry
         kvRole: layer.kvRole,
         headDim: layer.headDim,
         heads: layer.heads,
-        storageFormat: STORAGE_FORMAT,
+        storageFormat: storageFormatOf(layer, rank),
       })),
     ),
   )
   return { pageFirst, groups, slots }
+}
+
+/** The forms of the layer's items, each once, in the order of the items. */
+function storageFormatOf(layer: LayerGeometry, rank: RankGeometry): string {
+  if (!isCoding(rank.codec)) return STORAGE_FORMAT
+  return [...new Set(itemsOf(layer, rank).map(({ coding }) => formatName(coding)))].join('+')
 }
 
 /** The bytes under the digest. Exported for tests and for other implementations to be held against. */
