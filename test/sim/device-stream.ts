@@ -1,10 +1,14 @@
+import { SECTOR_BYTES } from '../../src/shared/base/units.js'
 import { crc32Strided } from '../../src/shared/codec/crc32.js'
 import { CHECKSUM, COPY } from '../../src/shared/layout/descriptors.js'
 import type { Actor, ActorHost } from './actor.js'
-import type { CopyMemory, Device, Move } from './device.js'
+import { decodeItems, encodeItems } from './coding-jobs.js'
+import type { CodedMove, CopyMemory, Device, Move } from './device.js'
 import type {
   CHECKSUM_FAULTS,
   COPY_FAULTS,
+  DECODE_FAULTS,
+  ENCODE_FAULTS,
   FaultKind,
   FaultSite,
   PART_FAULTS,
@@ -30,11 +34,16 @@ export interface StreamWorld {
   readonly copyUs: Stream
   readonly copies: FaultSite<CopyFault>
   readonly checksums: FaultSite<(typeof CHECKSUM_FAULTS)[number]> | null
+  readonly encodes: FaultSite<(typeof ENCODE_FAULTS)[number]>
+  readonly decodes: FaultSite<(typeof DECODE_FAULTS)[number]>
   /** A twin whose completions come before the bytes. */
   readonly early: boolean
   /** The device has failed for good: its process has to be started anew. */
   readonly failed: () => void
 }
+
+/** Items of one job at most. */
+const CODED_MAX = 256
 
 /** How long an early event of a broken device is ahead of its bytes. */
 const EARLY_US = 150
@@ -82,6 +91,8 @@ export class DeviceStream {
   #lastAtUs = 0
   #stalled = false
   inFlight = 0
+  /** Of these, codings. */
+  coding = 0
   completions = 0
   duplicates = 0
 
@@ -110,6 +121,66 @@ export class DeviceStream {
       const landed = partial ? 1 + (amount % moves.length) : failed ? 0 : moves.length
       device.land(memory, moves, ranges, toPages, landed, partial && (amount & 1) === 1)
       return failed ? EIO : 0
+    })
+    return 0
+  }
+
+  /** As Port.encode: results come in twos. */
+  encode(
+    tag: number,
+    doubles: Float64Array,
+    offset: number,
+    count: number,
+    results: Uint32Array,
+    base: number,
+  ): number {
+    const { device, memory, encodes, copyUs } = this.world
+    const moves = this.#coded(doubles, offset, count)
+    must(base >= 0 && base + 2 * count <= results.length, 'X3', () => `results of ${count} codings at ${base}`)
+    for (const { paddedBytes: room } of moves) {
+      must(room % SECTOR_BYTES === 0, 'X3', () => `an encoding has ${room} bytes of room`)
+    }
+    const strike = encodes.strike()
+    if (manner(strike) === 'refused') return EINVAL
+    const ranges = device.departCoded(memory, moves, false, 'encoding')
+    this.coding++
+    this.queue(strike, tag, copyUs, () => {
+      this.coding--
+      device.arriveCoded(moves, ranges)
+      return encodeItems(memory, moves, strike, device.sticky, results, base)
+    })
+    return 0
+  }
+
+  /** As Port.decode. */
+  decode(
+    tag: number,
+    doubles: Float64Array,
+    offset: number,
+    count: number,
+    results: Uint32Array,
+    base: number,
+  ): number {
+    const { device, memory, decodes, copyUs } = this.world
+    const moves = this.#coded(doubles, offset, count)
+    must(base >= 0 && base + count <= results.length, 'X3', () => `results of ${count} codings at ${base}`)
+    for (const { memoryAt, paddedBytes: storedBytes, bytes } of moves) {
+      must(storedBytes < bytes, 'X3', () => `${storedBytes} bytes are decoded to ${bytes}`)
+      const written = memory.codings?.at(memoryAt) ?? null
+      must(
+        written === null || written.storedBytes === storedBytes,
+        'V5',
+        () => `${storedBytes} bytes at ${memoryAt} are decoded, the coding there has ${written?.storedBytes}`,
+      )
+    }
+    const strike = decodes.strike()
+    if (manner(strike) === 'refused') return EINVAL
+    const ranges = device.departCoded(memory, moves, true, 'decoding')
+    this.coding++
+    this.queue(strike, tag, copyUs, () => {
+      this.coding--
+      device.arriveCoded(moves, ranges)
+      return decodeItems(memory, moves, strike, device.sticky, results, base)
     })
     return 0
   }
@@ -159,6 +230,19 @@ export class DeviceStream {
       for (const move of some as Move[]) moves.push(move)
     }
     return moves
+  }
+
+  #coded(doubles: Float64Array, offset: number, count: number): CodedMove[] {
+    must(count > 0 && count <= CODED_MAX, 'O8', () => `one job codes ${count} items`)
+    return Array.from({ length: count }, (_, index) => {
+      const move = this.world.device.coded(doubles, offset + index * COPY.doubles)
+      must(
+        move !== null,
+        'X3',
+        () => 'a coding names a template, granule or page that is not there, or an item that is raw',
+      )
+      return move as CodedMove
+    })
   }
 
   /** `land` moves the bytes and says the result, once everything before it has ended and its time has passed. */

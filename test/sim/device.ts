@@ -1,11 +1,15 @@
-import { COPY, TEMPLATE_ITEM } from '../../src/shared/layout/descriptors.js'
+import { COPY, ITEM_FORMAT, TEMPLATE_ITEM } from '../../src/shared/layout/descriptors.js'
+import type { Codings } from './codings.js'
 import type { EngineMemory } from './descriptors.js'
 import type { Flights, Range } from './ledger.js'
+import { type Coding, codingAt } from './toy-coding.js'
 import { must } from './violation.js'
 
 interface Template {
   readonly items: Float64Array
   readonly firstItem: Float64Array
+  /** One ITEM_CODING an item, or null: all are raw. */
+  readonly codings: Float64Array | null
   retired: boolean
 }
 
@@ -14,6 +18,8 @@ interface Mapping {
   released: boolean
   /** Copies queued or running that name it: it stays mapped until they end. */
   users: number
+  /** Of these, codings. */
+  codings: number
 }
 
 /** What copies move bytes to and from beside pages: the pool, or one staging slot. */
@@ -21,6 +27,8 @@ export interface CopyMemory {
   /** Its name among the flights. */
   readonly space: string
   readonly bytes: Uint8Array
+  /** What was encoded where in it: of the pool alone. */
+  readonly codings: Codings | null
   /** A device may be pointed at these bytes. */
   mustBeOwned(offsetBytes: number, bytes: number, what: string): void
 }
@@ -33,6 +41,11 @@ export interface Move {
   readonly memoryAt: number
   readonly bytes: number
   readonly paddedBytes: number
+}
+
+/** One item that is encoded or decoded: `paddedBytes` is its room, or what it is stored in. */
+export interface CodedMove extends Move {
+  readonly coding: Coding
 }
 
 /** Mappings and templates of all devices, and what copies between them and other memory do; as binding/surface.ts. */
@@ -60,7 +73,7 @@ export class Device {
 
   map(memory: EngineMemory): number {
     const mapping = this.#next++
-    this.#mappings.set(mapping, { memory, released: false, users: 0 })
+    this.#mappings.set(mapping, { memory, released: false, users: 0, codings: 0 })
     return mapping
   }
 
@@ -79,7 +92,7 @@ export class Device {
   }
 
   /** As the addon: every item is checked for every page. */
-  define(items: Float64Array, firstItem: Float64Array): number | null {
+  define(items: Float64Array, firstItem: Float64Array, codings?: Float64Array): number | null {
     for (let at = 0; at < items.length; at += TEMPLATE_ITEM.doubles) {
       const field = (name: number) => items[at + name] as number
       const { memory } = this.#mapping(field(TEMPLATE_ITEM.mapping))
@@ -88,7 +101,12 @@ export class Device {
       if (last + field(TEMPLATE_ITEM.bytes) > memory.bytes.length) return null
     }
     const template = this.#next++
-    this.#templates.set(template, { items: items.slice(), firstItem: firstItem.slice(), retired: false })
+    this.#templates.set(template, {
+      items: items.slice(),
+      firstItem: firstItem.slice(),
+      codings: codings?.slice() ?? null,
+      retired: false,
+    })
     return template
   }
 
@@ -99,7 +117,7 @@ export class Device {
   /** The moves of one COPY descriptor; null when the addon would refuse it. */
   moves(doubles: Float64Array, at: number): Move[] | null {
     const template = this.#templates.get(doubles[at + COPY.template] as number)
-    if (template === undefined) return null
+    if (template === undefined || doubles[at + COPY.storedBytes] !== 0) return null
     const { items, firstItem } = template
     const granule = doubles[at + COPY.granule] as number
     const first = (firstItem[granule] as number) + (doubles[at + COPY.firstItem] as number)
@@ -120,6 +138,44 @@ export class Device {
       })
     }
     return moves
+  }
+
+  /** The coding of one COPY descriptor that has stored bytes; null when the addon would refuse it. */
+  coded(doubles: Float64Array, at: number): CodedMove | null {
+    const template = this.#templates.get(doubles[at + COPY.template] as number)
+    const storedBytes = doubles[at + COPY.storedBytes] as number
+    if (!template?.codings || !(storedBytes > 0)) return null
+    const granule = doubles[at + COPY.granule] as number
+    const item = template.firstItem[granule] as number
+    const alone = template.firstItem[granule + 1] === item + 1
+    const whole = doubles[at + COPY.firstItem] === 0 && doubles[at + COPY.itemCount] === 1
+    const coding = codingAt(template.codings, item)
+    if (!alone || !whole || coding.format === ITEM_FORMAT.raw) return null
+    const plain = doubles.slice(at, at + COPY.doubles)
+    plain[COPY.storedBytes] = 0
+    const move = this.moves(plain, 0)?.[0]
+    return move === undefined ? null : { ...move, paddedBytes: storedBytes, coding }
+  }
+
+  /** Codings that are in flight from or to a memory; of any memory when none is given. */
+  coding(memory?: EngineMemory): number {
+    let count = 0
+    for (const mapping of this.#mappings.values()) {
+      if (memory === undefined || mapping.memory === memory) count += mapping.codings
+    }
+    return count
+  }
+
+  /** As depart, for codings. */
+  departCoded(memory: CopyMemory, moves: readonly CodedMove[], toPages: boolean, what: string): Range[] {
+    for (const { mapping } of moves) mapping.codings++
+    return this.depart(memory, moves, toPages, what)
+  }
+
+  /** Takes codings out of flight. */
+  arriveCoded(moves: readonly CodedMove[], ranges: readonly Range[]): void {
+    for (const { mapping } of moves) mapping.codings--
+    this.#arrive(moves, ranges)
   }
 
   /** Queues moves: what they touch is in flight from here to `landed`. */
@@ -155,11 +211,16 @@ export class Device {
         if (toPages) page.set(memory.bytes.subarray(memoryAt, memoryAt + done), pageAt)
         else {
           memory.bytes.set(page.subarray(pageAt, pageAt + done), memoryAt)
+          memory.codings?.forget(memoryAt)
           if (done === bytes) memory.bytes.fill(0, memoryAt + bytes, memoryAt + paddedBytes)
         }
       }
-      mapping.users--
     }
+    this.#arrive(moves, ranges)
+  }
+
+  #arrive(moves: readonly Move[], ranges: readonly Range[]): void {
+    for (const { mapping } of moves) mapping.users--
     for (const range of ranges) this.#flights.land(range)
     for (const number of this.#leaving) this.#reap(number)
   }

@@ -197,6 +197,51 @@ export const STAGING_EVENTS = [
   'gpu-write-fallback',
 ] as const
 
+/** Encodings from pages to the pool. */
+export const ENCODE_FAULTS = [
+  'encode-late',
+  'encode-failed',
+  /** Some of the items were encoded. */
+  'encode-partial',
+  'encode-refused',
+  'encode-duplicate',
+  'encode-stalled',
+  /** The workspace has no room for one of the items. */
+  'encode-without-room',
+  /** One of the items has values that the format does not hold. */
+  'item-unfit',
+  /** The number of a coding comes back wrong, so that its bytes will not match it. */
+  'coding-crc-flipped',
+] as const
+/** Decodings to pages: from the pool, from the window of a reader, from a staging slot. */
+export const DECODE_FAULTS = [
+  'decode-late',
+  'decode-failed',
+  'decode-partial',
+  'decode-refused',
+  'decode-duplicate',
+  'decode-stalled',
+  'decode-without-room',
+  /** One of the items is said to be no coding. */
+  'decode-damaged',
+  /** A bit of one of the items flips where it lies. */
+  'coding-rotten',
+] as const
+/** What befalls codings, and what is made of it; counted where it is seen. */
+export const CODEC_EVENTS = [
+  /** An item that was refused is kept as it is. */
+  'kept-raw',
+  /** There is no room for it. */
+  'kept-raw-without-room',
+  /** What a coding needs less than it was given goes back to the pool. */
+  'room-shrunk',
+  'cancel-while-coding',
+  'engine-killed-while-coding',
+  'manager-killed-while-coding',
+] as const
+/** Those that a seed draws together with its codec. */
+export const CODEC_FAULTS = [...ENCODE_FAULTS, ...DECODE_FAULTS] as const
+
 /** Those that a seed draws together with its GPU. */
 export const STAGING_FAULTS = [
   ...STAGING_READ_FAULTS,
@@ -221,7 +266,13 @@ export const HOST_FAULTS = [
   ...CAPACITY_FAULTS,
 ] as const
 
-export const FAULT_KINDS = [...HOST_FAULTS, ...STAGING_FAULTS, ...STAGING_EVENTS] as const
+export const FAULT_KINDS = [
+  ...HOST_FAULTS,
+  ...STAGING_FAULTS,
+  ...STAGING_EVENTS,
+  ...CODEC_FAULTS,
+  ...CODEC_EVENTS,
+] as const
 
 export type FaultKind = (typeof FAULT_KINDS)[number]
 

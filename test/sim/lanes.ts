@@ -48,6 +48,11 @@ function onDevice(name: string, device: number): string {
   return device === 0 ? name : `${name}-${device}`
 }
 
+/** A job is cancelled: maybe over codings that are under way. */
+function cancelled({ world }: ManagerProcess, { coding }: DeviceStream): void {
+  if (coding > 0) world.faults.fired('cancel-while-coding')
+}
+
 /** dram-worker: the real machine and effects over the simulated device. */
 export class DramWorkerLane extends Lane<DramWorkerInput, DramWorkerEffect> {
   readonly device: DeviceStream
@@ -73,10 +78,19 @@ export class DramWorkerLane extends Lane<DramWorkerInput, DramWorkerEffect> {
           this.device.copy(tag, direction === 0, list, offset, count),
         checksum: (_: number, tag: number, list: Float64Array, offset: number, count: number, base: number) =>
           this.device.checksum(tag, list, offset, count, results, base),
+        encode: (_: number, tag: number, list: Float64Array, offset: number, count: number, base: number) =>
+          this.device.encode(tag, list, offset, count, results, base),
+        decode: (_: number, tag: number, list: Float64Array, offset: number, count: number, base: number) =>
+          this.device.decode(tag, list, offset, count, results, base),
       },
       stream: 0,
       client: { send: (reply: DramWorkerReply) => replies().send(reply) },
     } as unknown as DramWorkerSinks
+  }
+
+  override step(input: DramWorkerInput): void {
+    if (input.kind === 'request' && input.request.kind === 'cancel') cancelled(this.manager, this.device)
+    super.step(input)
   }
 
   protected act(effect: DramWorkerEffect): void {
@@ -119,6 +133,11 @@ export class HostRestoreLane extends Lane<HostRestoreInput, HostRestoreEffect> {
         return readers()
       },
     } as unknown as HostRestoreSinks
+  }
+
+  override step(input: HostRestoreInput): void {
+    if (input.kind === 'request' && input.request.kind === 'cancel') cancelled(this.manager, this.device)
+    super.step(input)
   }
 
   protected act(effect: HostRestoreEffect): void {

@@ -36,7 +36,8 @@ export function limitsOf(plan: Plan, models: readonly Model[], epoch: number): L
   const routes = routesOf(plan)
   const cufile = routes.backend === 'cufile'
   const devices = plan.gpu.backend === 'none' ? [HOST_DEVICE] : [HOST_DEVICE, GPU]
-  const block = largestBlockBytes(models)
+  const coded = plan.codec.name !== 'none'
+  const block = largestBlockBytes(models, coded)
   if (cufile) block.disk = alignUp(block.disk, PAGE_BYTES)
   const stores = sizes.ssd ? sizes.stores : 0
   const room = plan.gpu.backend === 'none' ? { poolRoom: 1, shardRoom: 1 } : plan.gpu
@@ -76,6 +77,7 @@ export function limitsOf(plan: Plan, models: readonly Model[], epoch: number): L
       devices,
       staging: cufile ? [GPU.name] : [],
       routes,
+      codec: { name: plan.codec.name },
       queryBudgetBytes: sizes.budgetBlocks * block.disk,
       queryInstanceBudgetBytes: Math.max(3, Math.ceil(sizes.budgetBlocks / 2)) * block.disk,
       leaseUs: sizes.leaseUs,
@@ -128,13 +130,14 @@ function routesOf({ sizes, gpu }: Plan): SsdRoutes {
   return selection as SsdRoutes
 }
 
-function largestBlockBytes(models: readonly Model[]): { dram: number; disk: number } {
+/** `coded`: every segment is a granule of its own. */
+function largestBlockBytes(models: readonly Model[], coded: boolean): { dram: number; disk: number } {
   let dram = 0
   let disk = 0
   for (const { plan, segments: groups } of models) {
     for (const segments of groups) {
       disk = Math.max(disk, plan.ranks * segments.reduce((sum, { words }) => sum + paddedBytes(words), 0))
-      dram = Math.max(dram, plan.ranks * pagesOfRuns(segments) * PAGE_BYTES)
+      dram = Math.max(dram, plan.ranks * (coded ? pagesOfEach(segments) : pagesOfRuns(segments)) * PAGE_BYTES)
     }
   }
   return { dram, disk }
@@ -157,6 +160,11 @@ function largestGranuleBytes(models: readonly Model[]): number {
 
 function paddedBytes(words: number): number {
   return alignUp(words * 4, SECTOR_BYTES)
+}
+
+/** Pool pages of one block on one rank, no segment of which is coded. */
+function pagesOfEach(segments: readonly Segment[]): number {
+  return segments.reduce((pages, { words }) => pages + Math.ceil(paddedBytes(words) / PAGE_BYTES), 0)
 }
 
 /** Pool pages of one block on one rank: every change of segment size starts a granule, and a granule takes whole pages. */

@@ -36,8 +36,8 @@ export function managerPorts(process: ManagerProcess): ManagerPorts {
     },
     releaseMapping: (mapping) => device.release(mapping),
     readMapping: (mapping, offsetBytes, bytes) => device.read(mapping, offsetBytes, bytes),
-    defineTemplate: (items, granuleFirstItem) =>
-      sender().noTemplate?.() ? null : device.define(items, granuleFirstItem),
+    defineTemplate: (items, granuleFirstItem, codings) =>
+      sender().noTemplate?.() ? null : device.define(items, granuleFirstItem, codings),
     releaseTemplate: (template) => device.releaseTemplate(template),
     createSlots: (count) => (sender().slotsExhausted ? null : slots.create(count)),
     slotWord: (table, slot) => slots.managerWord(table, slot),

@@ -19,6 +19,8 @@ import { Engaged } from './engaged.js'
 import {
   CHECKSUM_FAULTS,
   COPY_FAULTS,
+  DECODE_FAULTS,
+  ENCODE_FAULTS,
   PART_FAULTS,
   READ_FAULTS,
   SCATTER_FAULTS,
@@ -225,6 +227,7 @@ export class ManagerProcess implements ActorHost {
   kill(amount: number): void {
     if (!this.alive) return
     if ((this.staging?.busy() ?? 0) > 0) this.world.faults.fired('manager-killed-while-staging')
+    if (this.device.coding() > 0) this.world.faults.fired('manager-killed-while-coding')
     this.alive = false
     this.doomed = true
     this.clock.after(1 + (amount % EXIT_US_MAX), () => this.exit())
@@ -248,7 +251,7 @@ export class ManagerProcess implements ActorHost {
 
   openStream(actor: Actor, completed: (tag: number, result: number) => void): DeviceStream {
     const { world, device, pool, flights } = this
-    const { copies, checksums } = world.plan
+    const { copies, checksums, codec } = world.plan
     return new DeviceStream(
       {
         host: this,
@@ -258,6 +261,8 @@ export class ManagerProcess implements ActorHost {
         copyUs: world.copyUs,
         copies: world.site(`copies ${actor.name}`, copies, COPY_FAULTS),
         checksums: world.site(`checksums ${actor.name}`, checksums, CHECKSUM_FAULTS),
+        encodes: world.site(`encodes ${actor.name}`, codec.encodes, ENCODE_FAULTS),
+        decodes: world.site(`decodes ${actor.name}`, codec.decodes, DECODE_FAULTS),
         early: this.twin.device === 'early-events',
         failed: () => world.deviceFailed(this),
       },
@@ -268,6 +273,7 @@ export class ManagerProcess implements ActorHost {
 
   openStagings(actor: Actor, results: Uint32Array, completed: (tag: number, result: number) => void): StagingPort {
     const { world, device, pool, flights, owner } = this
+    const { codec } = world.plan
     const { reads, writes, scatters, parts, opens } = world.plan.gpu
     return new StagingPort(
       {
@@ -284,6 +290,8 @@ export class ManagerProcess implements ActorHost {
         writes: world.site('staging writes', writes, STAGING_WRITE_FAULTS),
         scatters: world.site('scatters', scatters, SCATTER_FAULTS),
         parts: world.site('parts', parts, PART_FAULTS),
+        encodes: world.site('staging encodes', codec.encodes, ENCODE_FAULTS),
+        decodes: world.site('staging decodes', codec.decodes, DECODE_FAULTS),
         early: this.twin.device === 'early-events',
         failed: () => world.deviceFailed(this),
       },

@@ -108,6 +108,9 @@ function groupsOf(plan: ModelPlan): number {
   return plan.layout === 'page-first' ? 1 : Math.min(plan.groups, plan.layers)
 }
 
+/** Values of one vector. */
+const HEAD_DIM = 64
+
 function layerWords(plan: ModelPlan, layer: number): number {
   return layer % 2 === 0 ? plan.wordsEven : plan.wordsOdd
 }
@@ -157,14 +160,16 @@ function pageFirst(plan: ModelPlan): { regions: RegionSpec[]; bytes: number } {
 }
 
 function named(plan: ModelPlan, layer: number) {
+  const segmentBytes = layerWords(plan, layer) * 4
   return {
     layer: `layer.${layer}`,
     group: layer % groupsOf(plan),
     allocation: 0,
-    dtype: 'bf16',
-    kvRole: plan.layout === 'packed' ? ('packed' as const) : ('k' as const),
-    headDim: 64,
-    heads: 1,
+    dtype: 'bfloat16',
+    kvRole: plan.layout === 'page-first' ? (layer % 4 < 2 ? ('k' as const) : ('v' as const)) : ('packed' as const),
+    // A key and a value of one head, or a layout that says nothing of heads.
+    headDim: segmentBytes % (2 * HEAD_DIM * 2) === 0 ? HEAD_DIM : 0,
+    heads: segmentBytes % (2 * HEAD_DIM * 2) === 0 ? 1 : 0,
   }
 }
 

@@ -18,9 +18,22 @@ export function writeContent(words32: Uint32Array, at: number, words: number, wh
   words32[at] = version
   let state = seedOf(who, version)
   for (let index = at + 1; index < at + words; index++) {
-    state = (Math.imul(state, 1664525) + 1013904223) | 0
+    state = nextWord(state)
     words32[index] = state
   }
+}
+
+/** The word of content that follows another one, but for the first two. */
+export function nextWord(word: number): number {
+  return (Math.imul(word, 1664525) + 1013904223) >>> 0
+}
+
+/** The words at `words32[at]` are content of somebody, in some version. */
+export function continues(words32: Uint32Array, at: number, words: number): boolean {
+  for (let index = at + 2; index < at + words; index++) {
+    if (words32[index] !== nextWord(words32[index - 1] as number)) return false
+  }
+  return words32[at] !== POISON
 }
 
 /** The version of the content at `words32[at]` when every word of it is right, else -1. */
@@ -28,8 +41,8 @@ export function versionAt(words32: Uint32Array, at: number, words: number, who: 
   const version = words32[at] as number
   let state = seedOf(who, version)
   for (let index = at + 1; index < at + words; index++) {
-    state = (Math.imul(state, 1664525) + 1013904223) | 0
-    if (words32[index] !== state >>> 0) return -1
+    state = nextWord(state)
+    if (words32[index] !== state) return -1
   }
   return version === POISON ? -1 : version
 }

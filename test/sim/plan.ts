@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { type FaultDraw, type FaultKind, HOST_FAULTS, STAGING_FAULTS } from './faults.js'
+import { CODEC_FAULTS, type FaultDraw, type FaultKind, HOST_FAULTS, STAGING_FAULTS } from './faults.js'
 import type { ModelPlan } from './model.js'
 
 /** One thing an engine does; `a`, `b` and `c` are read by the verb, modulo what there is. */
@@ -108,6 +108,16 @@ export interface GpuPlan {
   readonly opens: readonly FaultDraw[]
 }
 
+/** How pages are stored, and what goes wrong with that. */
+export interface CodecPlan {
+  readonly name: 'none' | 'ans' | 'fp8' | 'turboquant-4' | 'turboquant-3'
+  /** Segments hold this many times the words that the models say: items of several pages of the pool. */
+  readonly wordsFactor: 1 | 2 | 4
+  readonly off: readonly FaultKind[]
+  readonly encodes: readonly FaultDraw[]
+  readonly decodes: readonly FaultDraw[]
+}
+
 /** Everything one seed does, before it runs: the simulation itself draws nothing. */
 export interface Plan {
   readonly models: readonly ModelPlan[]
@@ -136,6 +146,7 @@ export interface Plan {
   readonly drainAtUs: number | null
   readonly drainLimitUs: number
   readonly gpu: GpuPlan
+  readonly codec: CodecPlan
 }
 
 const upTo = (max: number) => fc.nat({ max })
@@ -244,6 +255,14 @@ const gpu: fc.Arbitrary<GpuPlan> = fc.record({
   opens: draws(3, 4),
 })
 
+const codec: fc.Arbitrary<CodecPlan> = fc.record({
+  name: oneOf('none', 'none', 'none', 'none', 'none', 'none', 'fp8', 'ans', 'ans', 'turboquant-4', 'turboquant-3'),
+  wordsFactor: oneOf(1, 2, 4),
+  off: halfOf(CODEC_FAULTS),
+  encodes: draws(24, 16),
+  decodes: draws(24, 16),
+})
+
 const plans: fc.Arbitrary<Plan> = fc
   .record({
     models: fc.array(model, { minLength: 1, maxLength: 2 }),
@@ -276,6 +295,7 @@ const plans: fc.Arbitrary<Plan> = fc
     ),
     drainLimitUs: oneOf(1_000_000, 300, 0),
     gpu,
+    codec,
   })
   .map((plan) => (plan.drainAtUs === null ? { ...plan, drainLimitUs: 1_000_000 } : plan))
 

@@ -1,4 +1,5 @@
 import { PoolAllocator } from '../../src/shared/pool/pool-allocator.js'
+import { Codings } from './codings.js'
 import type { CopyMemory } from './device.js'
 import type { Engagements, Flights } from './ledger.js'
 import { POISON } from './oracle.js'
@@ -9,6 +10,7 @@ export class Pool implements CopyMemory {
   readonly space = 'pool'
   readonly words: Uint32Array
   readonly bytes: Uint8Array
+  readonly codings = new Codings()
   readonly allocatedBytes: number
   /** Set once storage has its allocator. */
   allocator: PoolAllocator | null = null
@@ -39,6 +41,8 @@ export class WatchedPool extends PoolAllocator {
   readonly #engaged: Engagements
   readonly #flights: Flights
   readonly #starts: Int32Array
+  /** Allocations that gave pages back. */
+  shrinks = 0
 
   constructor(pool: Pool, engaged: Engagements, flights: Flights) {
     super(pool.allocatedBytes)
@@ -70,6 +74,19 @@ export class WatchedPool extends PoolAllocator {
     super.free(offsetBytes)
     this.#mark(offsetBytes, bytes, -1)
     this.#pool.words.fill(POISON, offsetBytes / 4, (offsetBytes + bytes) / 4)
+    this.#pool.codings.forget(offsetBytes)
+  }
+
+  override shrink(offsetBytes: number, bytes: number): number {
+    const before = this.bytesAt(offsetBytes)
+    // What is kept is at rest as well: nobody shortens what a lane works on.
+    this.#watch(offsetBytes, before, 'shrinks')
+    const given = super.shrink(offsetBytes, bytes)
+    const end = offsetBytes + before
+    this.#mark(end - given, given, -1)
+    this.#pool.words.fill(POISON, (end - given) / 4, end / 4)
+    if (given > 0) this.shrinks++
+    return given
   }
 
   #mark(offsetBytes: number, bytes: number, start: number): void {

@@ -159,6 +159,8 @@ export class EngineProcess implements SessionOwner {
     const { staging } = this.manager
     const atWork = this.ranks.some(({ slots }) => slots > 0 && (staging?.busy(slots) ?? 0) > 0)
     if (atWork) this.world.faults.fired('engine-killed-while-staging')
+    const coded = this.ranks.some(({ pages }) => this.manager.device.coding(pages.memory) > 0)
+    if (coded) this.world.faults.fired('engine-killed-while-coding')
     for (const session of this.#sessions()) session.hangUp()
     this.engine.gone(this)
   }

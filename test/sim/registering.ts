@@ -159,7 +159,7 @@ function messageOf(process: EngineProcess, rank: Rank, fault: ControlFault | nul
       const { kind, blockTokens, windowTokens } = model.spec(id)
       return { id, kind, blockTokens, window: windowTokens }
     }),
-    regions: model.regions.map((each) => ({ ...each, kvRole: each.kvRole as 'packed' | 'k' })),
+    regions: model.regions.map((each) => ({ ...each, kvRole: each.kvRole as 'packed' | 'k' | 'v' })),
     canaries: [{ region: 0, firstPage, lastPage: canary(last) }],
     slotCount: process.world.plan.sizes.slots,
   }

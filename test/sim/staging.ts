@@ -35,7 +35,7 @@ type ReadKind = (typeof STAGING_READ_FAULTS)[number]
 type WriteKind = (typeof STAGING_WRITE_FAULTS)[number]
 
 /** What staging is made on. */
-export interface StagingWorld extends Pick<StreamWorld, 'host' | 'device' | 'flights' | 'copyUs' | 'early' | 'failed'> {
+export interface StagingWorld extends Omit<StreamWorld, 'memory' | 'copies' | 'checksums'> {
   readonly pool: Pool
   readonly shards: ReadonlyMap<number, Shard>
   /** Who opened the shards. */
@@ -52,6 +52,7 @@ export interface StagingWorld extends Pick<StreamWorld, 'host' | 'device' | 'fli
 class SlotMemory implements CopyMemory {
   readonly space: string
   readonly bytes: Uint8Array
+  readonly codings = null
 
   constructor(number: number, bytes: number) {
     this.space = `staging ${number}`
@@ -302,6 +303,10 @@ export class StagingPort implements LaneDevice {
     return this.#sum(this.#closedCompletions, ({ completions }) => completions)
   }
 
+  get coding(): number {
+    return this.#sum(0, ({ coding }) => coding)
+  }
+
   get duplicates(): number {
     return this.#sum(this.#closedDuplicates, ({ duplicates }) => duplicates)
   }
@@ -372,6 +377,10 @@ export class StagingPort implements LaneDevice {
   /** On a slot a scatter; on a stream without one a copy between the pool and pages. */
   copy(number: number, tag: number, direction: 0 | 1, copies: Float64Array, offset: number, count: number): number {
     return this.#stream(number).copy(tag, direction === 0, copies, offset, count)
+  }
+
+  decode(number: number, tag: number, list: Float64Array, offset: number, count: number, base: number): number {
+    return this.#stream(number).decode(tag, list, offset, count, this.#results, base)
   }
 
   unstall(): void {

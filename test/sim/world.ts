@@ -22,8 +22,8 @@ import {
 } from './faults.js'
 import { limitsOf } from './limits.js'
 import { ManagerProcess } from './manager-process.js'
-import { Model } from './model.js'
-import type { Plan } from './plan.js'
+import { Model, type ModelPlan } from './model.js'
+import type { CodecPlan, Plan } from './plan.js'
 import { type Shard, ShardPath } from './shard.js'
 import { NO_TWIN, type Twin } from './twin.js'
 import { must } from './violation.js'
@@ -111,7 +111,7 @@ export class World {
     this.plan = plan
     this.twin = twin
     this.faults = faults
-    this.#off = new Set([...plan.off, ...plan.gpu.off])
+    this.#off = new Set([...plan.off, ...plan.gpu.off, ...plan.codec.off])
     this.wakeUs = new Stream(plan.wakeUs)
     this.engineUs = new Stream(plan.engineUs)
     this.ringUs = new Stream(plan.ringUs)
@@ -125,7 +125,7 @@ export class World {
     this.rings = this.site('rings', plan.rings, RING_FAULTS)
     this.replyRings = this.site('rings of replies', plan.rings, ['record-delayed'])
     this.processes = this.site('processes', plan.processes, PROCESS_KINDS)
-    this.models = plan.models.map((model, number) => new Model(number, model))
+    this.models = plan.models.map((model, number) => new Model(number, scaled(model, plan.codec)))
     this.manager = this.#start()
     this.engines = plan.engines.map((engine, number) => new Engine(this, number, engine))
   }
@@ -376,4 +376,10 @@ export class World {
     if (verbs.at(VERB_COUNT.budgetWaits) > 0) this.faults.fired('budget-busy')
     if (verbs.at(VERB_COUNT.gpuWriteFallbacks) > 0) this.faults.fired('gpu-write-fallback')
   }
+}
+
+/** A model as a seed with a codec has it: with longer segments. */
+function scaled(model: ModelPlan, { name, wordsFactor }: CodecPlan): ModelPlan {
+  if (name === 'none') return model
+  return { ...model, wordsEven: model.wordsEven * wordsFactor, wordsOdd: model.wordsOdd * wordsFactor }
 }
