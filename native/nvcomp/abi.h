@@ -10,7 +10,7 @@ namespace orbitkv::nvcomp::abi {
 
 /// nvcompStatus_t; every function answers one, and each chunk of a batch gets one.
 using Status = int32_t;
-inline constexpr Status kSuccess = 0;
+inline constexpr Status kOk = 0;
 
 /// nvcompType_t: what a chunk's bytes are.
 enum class DataType : int32_t {

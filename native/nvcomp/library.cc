@@ -60,7 +60,7 @@ OpenReport Load(const std::string& path, Functions* functions) {
     return Refused(std::move(report), "no-symbol");
   report.path = PathOf(reinterpret_cast<const void*>(functions->get_properties));
   abi::Properties properties{};
-  if (functions->get_properties(&properties) == abi::kSuccess)
+  if (functions->get_properties(&properties) == abi::kOk)
     report.version = static_cast<int32_t>(properties.version);
   if (properties.version < kVersionMin || properties.version > kVersionMax)
     return Refused(std::move(report), "wrong-version");
