@@ -20,9 +20,11 @@ export function perform(sinks: DramWorkerSinks, effect: DramWorkerEffect): DramW
       const { tag, direction, doubles, offset, count } = effect
       return refusal(tag, sinks.port.copy(sinks.stream, tag, direction, doubles, offset, count))
     }
-    case 'checksum': {
-      const { tag, doubles, offset, count, resultBase } = effect
-      return refusal(tag, sinks.port.checksum(sinks.stream, tag, doubles, offset, count, resultBase))
+    case 'checksum':
+    case 'encode':
+    case 'decode': {
+      const { kind, tag, doubles, offset, count, resultBase } = effect
+      return refusal(tag, sinks.port[kind](sinks.stream, tag, doubles, offset, count, resultBase))
     }
     case 'poll-fence':
       return { kind: 'fence-read', job: effect.job, value: sinks.native.slotFence(effect.slots, effect.slot) }

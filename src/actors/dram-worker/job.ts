@@ -1,18 +1,14 @@
 import { ERROR_CODES } from '../../shared/base/errors.js'
-import type { List } from '../../shared/layout/records.js'
+import { invariant } from '../../shared/base/invariant.js'
+import { COPY } from '../../shared/layout/descriptors.js'
+import { EMPTY_LIST, type List } from '../../shared/layout/records.js'
 import type { DramWorkerRequest, Finish } from './messages.js'
+import { codedRun, type Part, type PartsOptions } from './parts.js'
 
 /** What a job does to its descriptors. */
 export type JobKind = 'save' | 'restore' | 'checksum'
 
-/** Next descriptors of a job that go to the stream together. */
-export interface Part {
-  readonly doubles: Float64Array
-  readonly offset: number
-  readonly count: number
-  /** Position of the first descriptor in the whole job. */
-  readonly first: number
-}
+const CODED_KIND = { save: 'encode', restore: 'decode' } as const
 
 /** One job from its first record to its reply. Only the machine changes it. */
 export class Job {
@@ -34,8 +30,11 @@ export class Job {
   partsInFlight = 0
   /** The first failure, `cancelled`, `draining`, or ok. */
   status: number = ERROR_CODES.ok
-  /** Results of a checksum job, one a descriptor. */
-  results = new Float64Array(0)
+  /** Restores: descriptors whose stored bytes are no coding. */
+  readonly damaged: number[] = []
+  /** Checksums: one a descriptor. Saves that code anything: stored bytes and CRC of each descriptor. */
+  #results = new Float64Array(0)
+  #coded = false
 
   constructor(request: DramWorkerRequest & { kind: JobKind }, descriptorDoubles: number, nowUs: number) {
     this.id = request.job
@@ -52,7 +51,25 @@ export class Job {
     if (list.length === 0) return
     this.#chunks.push(list.doubles.slice(list.offset, list.offset + list.length))
     this.#count += list.length / this.#doubles
-    if (this.kind === 'checksum') this.results = new Float64Array(this.#count)
+    if (this.kind === 'checksum') this.#results = new Float64Array(this.#count)
+  }
+
+  /** Keeps the results of a part of checksums: one a descriptor from `first` on. */
+  keepChecksums(first: number, results: Uint32Array): void {
+    this.#results.set(results, first)
+  }
+
+  /** Keeps the results of an encoded part: two a descriptor from `first` on. */
+  keepCoded(first: number, results: Uint32Array): void {
+    if (!this.#coded) this.#results = new Float64Array(2 * this.#count)
+    this.#coded = true
+    this.#results.set(results, 2 * first)
+  }
+
+  /** What the job says of its descriptors: nothing when it failed, or when it is a save that coded nothing. */
+  get results(): List {
+    if (this.status !== ERROR_CODES.ok || (this.kind === 'save' && !this.#coded)) return EMPTY_LIST
+    return { doubles: this.#results, offset: 0, length: this.#results.length }
   }
 
   /** Descriptors not yet taken by a part. */
@@ -71,16 +88,29 @@ export class Job {
     return this.status !== ERROR_CODES.ok || (this.fenceReached && this.left === 0)
   }
 
-  /** Takes the next part of at most `countMax` descriptors; only while `left` is above 0. */
-  take(countMax: number): Part {
+  /** Takes the next part, which ends where the record or the kind does; only while `left` is above 0. */
+  take({ partDescriptors, codedDescriptors = 0 }: PartsOptions): Part {
     const doubles = this.#chunks[this.#chunk] as Float64Array
     const offset = this.#offset
-    const count = Math.min(countMax, (doubles.length - offset) / this.#doubles)
     const first = this.#taken
+    const coded = this.kind !== 'checksum' && doubles[offset + COPY.storedBytes] !== 0
+    invariant(!coded || codedDescriptors > 0, 'a lane that was told of no codec gets nothing coded', { job: this.id })
+    const count = coded ? codedRun(doubles, offset, codedDescriptors) : this.#plainRun(partDescriptors)
     this.#taken += count
     this.#offset += count * this.#doubles
     this.#skipEmptyChunks()
-    return { doubles, offset, count, first }
+    const kind = this.kind === 'checksum' ? 'checksum' : coded ? CODED_KIND[this.kind] : 'copy'
+    return { kind, doubles, offset, count, first }
+  }
+
+  #plainRun(countMax: number): number {
+    const doubles = this.#chunks[this.#chunk] as Float64Array
+    const count = Math.min(countMax, (doubles.length - this.#offset) / this.#doubles)
+    if (this.kind === 'checksum') return count
+    for (let each = 1; each < count; each++) {
+      if (doubles[this.#offset + each * COPY.doubles + COPY.storedBytes] !== 0) return each
+    }
+    return count
   }
 
   #skipEmptyChunks(): void {

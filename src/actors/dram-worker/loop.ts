@@ -1,15 +1,19 @@
+import { CodecWorkspaces } from '../../binding/codec-workspace.js'
 import { opening } from '../../binding/errors.js'
 import { loadNative } from '../../binding/load.js'
 import { endWithLostDevice } from '../../binding/lost-device.js'
+import { CODEC_PART_DESCRIPTORS, CodecTally } from '../../shared/codec/lane-series.js'
 import { openLanePort } from '../runtime/lane-port.js'
 import { feed, runLane } from '../runtime/loop.js'
 import { sayReady, workerInput } from '../runtime/spawn.js'
 import { LaneTurn } from '../runtime/turn.js'
 import { Actor } from '../runtime/wiring.js'
+import { DRAM_WORKER_HISTOGRAMS, DRAM_WORKER_SERIES } from './counters.js'
 import { type DramWorkerSinks, perform } from './effects.js'
 import { type DramWorkerEffect, type DramWorkerInput, DramWorkerMachine } from './machine.js'
 import { replyCodec, requestCodec } from './messages.js'
 import { DRAM_WORKER_LAYOUT, type DramWorkerParams } from './params.js'
+import { resultsOf } from './parts.js'
 
 /** The port submits no reads and writes for this lane; it carries the stream's completions and the lane's sleep. */
 const PORT_DEPTH = 1
@@ -19,19 +23,23 @@ function main(): void {
   const { seat, params } = workerInput<DramWorkerParams>()
   const native = loadNative()
   const actor = new Actor(seat, (port) => native.wake(port))
-  const { client, pool, parts, partDescriptors, io } = params
-  const portOptions = { depth: PORT_DEPTH, jobs: parts, results: parts * partDescriptors, pool, io, register: false }
+  const { client, pool, parts, partDescriptors, io, codecBudgetBytes } = params
+  const options = { parts, partDescriptors, codedDescriptors: CODEC_PART_DESCRIPTORS }
+  const portOptions = { depth: PORT_DEPTH, jobs: parts, results: resultsOf(options), pool, io, register: false }
   const { port, completions, results } = openLanePort(native, actor, portOptions)
-  const machine = new DramWorkerMachine({ parts, partDescriptors }, results, actor.counters(DRAM_WORKER_LAYOUT))
+  const counters = actor.counters(DRAM_WORKER_LAYOUT)
+  const machine = new DramWorkerMachine(options, results, counters)
   const nowUs = () => native.monotonicUs()
   const turn = new LaneTurn<DramWorkerInput, DramWorkerEffect>(machine, nowUs)
   const outbox = actor.outbox(client, replyCodec)
   const sinks: DramWorkerSinks = {
     native,
     port,
-    stream: opening('device', () => port.openStream(params.device)),
+    stream: opening('device', () => port.openStream(params.device, { codecBudgetBytes: codecBudgetBytes ?? 0 })),
     client: outbox,
   }
+  const codec = new CodecTally(counters, DRAM_WORKER_SERIES.length, DRAM_WORKER_HISTOGRAMS.length)
+  const workspaces = new CodecWorkspaces(port)
 
   /** What the device says, of a job or at once. */
   const said = (input: DramWorkerInput) => {
@@ -51,6 +59,7 @@ function main(): void {
         const at = perform(sinks, effect)
         if (at !== null) said(at)
       })
+      if (codecBudgetBytes !== undefined) workspaces.tell(codec, [sinks.stream])
       return 0
     },
     hasNativeWork: () => machine.inFlight > 0,

@@ -1,14 +1,20 @@
 import { ERROR_CODES } from '../../shared/base/errors.js'
 import { invariant, unreachable } from '../../shared/base/invariant.js'
 import type { Tally } from '../../shared/base/tally.js'
+import { type CodecOp, CodecTally } from '../../shared/codec/lane-series.js'
 import { CHECKSUM, COPY } from '../../shared/layout/descriptors.js'
-import { EMPTY_LIST, type List } from '../../shared/layout/records.js'
+import { EMPTY_LIST, type List, listOf } from '../../shared/layout/records.js'
 import { type FinishSlot, finishSlot } from '../../shared/layout/slot-results.js'
 import { FenceWaits } from '../../shared/scheduling/fence-waits.js'
-import { OperationSlots } from '../../shared/scheduling/operation-slots.js'
-import { DRAM_WORKER_COUNT as COUNT, DRAM_WORKER_HISTOGRAM as HISTOGRAM } from './counters.js'
+import {
+  DRAM_WORKER_COUNT as COUNT,
+  DRAM_WORKER_HISTOGRAMS,
+  DRAM_WORKER_SERIES,
+  DRAM_WORKER_HISTOGRAM as HISTOGRAM,
+} from './counters.js'
 import { Job } from './job.js'
 import { DRAM_JOBS_MAX, type DramWorkerReply, type DramWorkerRequest } from './messages.js'
+import { type Part, type PartsOptions, type QueuedPart, resultsOf, StreamParts } from './parts.js'
 
 /**
  * What the dram-worker does next. It owns the copies of a job from its first record to its reply; the manager holds
@@ -26,13 +32,16 @@ import { DRAM_JOBS_MAX, type DramWorkerReply, type DramWorkerRequest } from './m
  * | draining   | some                | dropped        | the last part's end                                   |
  *
  * Invariants
- * - parts on the stream never exceed `parts`, and a part holds descriptors of one job only: its failure is one job's;
+ * - parts on the stream never exceed `parts`, and a part holds descriptors of one job and one kind (copied, encoded,
+ *   decoded, summed): its failure is one job's;
  * - no part of a job is queued before its fence is reached, and a fenced job holds up no other;
  * - jobs with parts to queue take turns, one part each; restores, for which a request waits, go before saves and
  *   checksums, but after RESTORE_BURST parts of restores a waiting save or checksum is next; and these never hold more
  *   than half of the places, so that a restore finds the stream short;
  * - a job is answered exactly once, and only when none of its parts is on the stream; a restore's slot is finished once,
- *   immediately before that answer; status 0 means that every descriptor was carried out;
+ *   immediately before that answer, unless the answer names damage: then the manager hides the generations first and
+ *   finishes the slot itself; status 0 means that every descriptor was carried out;
+ * - what a save says of a descriptor is what the stream said of it; a descriptor that it copied has 0 and 0;
  * - cancel changes nothing for a job that has ended, and nothing twice;
  * - a completion that names no part on the stream is counted and changes nothing;
  * - after `stop` nothing is queued, what has descriptors left (fenced jobs too) ends as `draining`; `stopped` is answered
@@ -40,12 +49,10 @@ import { DRAM_JOBS_MAX, type DramWorkerReply, type DramWorkerRequest } from './m
  */
 export class DramWorkerMachine {
   readonly #tally: Tally
-  readonly #partDescriptors: number
+  readonly #codec: CodecTally
+  readonly #options: PartsOptions
   readonly #results: Uint32Array
-  readonly #places: OperationSlots
-  readonly #jobAt: (Job | null)[]
-  readonly #firstAt: Float64Array
-  readonly #countAt: Float64Array
+  readonly #parts: StreamParts<Job>
   /** Jobs not answered; the job at the front has the next turn. */
   readonly #jobs: Job[] = []
   readonly #fences = new FenceWaits<Job>()
@@ -57,22 +64,20 @@ export class DramWorkerMachine {
   #stopping = false
   #stopped = false
 
-  /** @param results where the port writes checksums: `parts * partDescriptors` at least */
-  constructor(options: DramWorkerOptions, results: Uint32Array, tally: Tally) {
-    const { parts, partDescriptors } = options
-    invariant(results.length >= parts * partDescriptors, 'every part has room for its checksums', { parts })
+  /** @param results where the port writes checksums and what codecs say: resultsOf(options) at least */
+  constructor(options: PartsOptions, results: Uint32Array, tally: Tally) {
+    const { parts } = options
+    invariant(results.length >= resultsOf(options), 'every part has room for its results', { parts })
     this.#tally = tally
-    this.#partDescriptors = partDescriptors
+    this.#codec = new CodecTally(tally, DRAM_WORKER_SERIES.length, DRAM_WORKER_HISTOGRAMS.length)
+    this.#options = options
     this.#results = results
-    this.#places = new OperationSlots(parts)
-    this.#jobAt = new Array<Job | null>(parts).fill(null)
-    this.#firstAt = new Float64Array(parts)
-    this.#countAt = new Float64Array(parts)
+    this.#parts = new StreamParts(options)
   }
 
   /** Parts on the stream. */
   get inFlight(): number {
-    return this.#places.heldCount
+    return this.#parts.count
   }
 
   get idle(): boolean {
@@ -177,7 +182,7 @@ export class DramWorkerMachine {
   }
 
   #queueInTurns(out: DramWorkerEffect[]): void {
-    while (this.#places.freeCount > 0) {
+    while (this.#parts.freeCount > 0) {
       const turn = this.#nextTurn()
       const job = this.#jobs[turn]
       if (job === undefined) return
@@ -190,49 +195,78 @@ export class DramWorkerMachine {
   /** Position of the job whose part goes next, or -1. */
   #nextTurn(): number {
     const restore = this.#jobs.findIndex((job) => job.ready && job.kind === 'restore')
-    const roomForSave = this.#saveParts < Math.max(1, this.#places.capacity / 2)
+    const roomForSave = this.#saveParts < Math.max(1, this.#parts.capacity / 2)
     const save = roomForSave ? this.#jobs.findIndex((job) => job.ready && job.kind !== 'restore') : -1
     const savesTurn = restore < 0 || (save >= 0 && this.#restoreBurst >= RESTORE_BURST)
     return savesTurn ? save : restore
   }
 
   #queuePart(job: Job, out: DramWorkerEffect[]): void {
-    const place = this.#places.acquire()
-    const { doubles, offset, count, first } = job.take(this.#partDescriptors)
-    const tag = this.#places.tagOf(place)
-    this.#jobAt[place] = job
-    this.#firstAt[place] = first
-    this.#countAt[place] = count
-    job.partsInFlight += 1
+    const part = job.take(this.#options)
+    const { tag, resultBase } = this.#parts.put(job, part, this.#nowUs)
     if (job.kind === 'restore') this.#restoreBurst += 1
     else {
       this.#restoreBurst = 0
       this.#saveParts += 1
     }
-    if (job.kind === 'checksum') {
-      out.push({ kind: 'checksum', tag, doubles, offset, count, resultBase: place * this.#partDescriptors })
-    } else out.push({ kind: 'copy', tag, direction: job.kind === 'restore' ? 0 : 1, doubles, offset, count })
+    const { kind, doubles, offset, count } = part
+    if (kind === 'copy') out.push({ kind, tag, direction: job.kind === 'restore' ? 0 : 1, doubles, offset, count })
+    else out.push({ kind, tag, doubles, offset, count, resultBase })
   }
 
   #complete(tag: number, result: number, out: DramWorkerEffect[]): void {
-    const place = this.#places.resolve(tag)
-    if (place < 0) return this.#tally.add(COUNT.completionsStray, 1)
-    const job = this.#jobAt[place]
-    invariant(job !== null && job !== undefined, 'a held place names its job', { place })
-    this.#jobAt[place] = null
-    this.#places.release(place)
-    job.partsInFlight -= 1
+    const part = this.#parts.ended(tag)
+    if (part === null) return this.#tally.add(COUNT.completionsStray, 1)
+    const { job } = part
     if (job.kind !== 'restore') this.#saveParts -= 1
-    if (result < 0) return this.#drop(job, ERROR_CODES.io_copy_failed, out)
-    if (job.kind === 'checksum') this.#keepResults(job, place)
+    const status = result < 0 ? this.#failed(part, result) : this.#carriedOut(part)
+    if (status !== ERROR_CODES.ok) return this.#drop(job, status, out)
     if (job.over) this.#end(job, out)
   }
 
-  #keepResults(job: Job, place: number): void {
-    const count = this.#countAt[place] as number
-    const base = place * this.#partDescriptors
-    job.results.set(this.#results.subarray(base, base + count), this.#firstAt[place] as number)
-    this.#tally.add(COUNT.checksums, count)
+  /** What the failure of a part makes of its job. */
+  #failed({ kind }: QueuedPart<Job>, result: number): number {
+    if (kind !== 'encode' && kind !== 'decode') return ERROR_CODES.io_copy_failed
+    this.#codec.batchFailed(kind)
+    return result === NO_WORKSPACE ? ERROR_CODES.capacity_codec : ERROR_CODES.io_copy_failed
+  }
+
+  /** Keeps what a part says of its descriptors; not ok when a decoding found that some are none. */
+  #carriedOut(part: QueuedPart<Job>): number {
+    const { kind, job, first, count, resultBase, sinceUs } = part
+    const durationUs = this.#nowUs - sinceUs
+    switch (kind) {
+      case 'copy':
+        return ERROR_CODES.ok
+      case 'checksum':
+        job.keepChecksums(first, this.#results.subarray(resultBase, resultBase + count))
+        this.#tally.add(COUNT.checksums, count)
+        return ERROR_CODES.ok
+      case 'encode': {
+        const results = this.#results.subarray(resultBase, resultBase + 2 * count)
+        job.keepCoded(first, results)
+        let storedBytes = 0
+        for (let at = 0; at < results.length; at += 2) storedBytes += results[at] as number
+        this.#codec.batchEnded({ op: kind, segments: count, storedBytes, damaged: 0, durationUs })
+        return ERROR_CODES.ok
+      }
+      case 'decode': {
+        const damaged = this.#damagedOf(part)
+        job.damaged.push(...damaged)
+        const storedBytes = storedBytesOf(part)
+        this.#codec.batchEnded({ op: kind, segments: count, storedBytes, damaged: damaged.length, durationUs })
+        return damaged.length > 0 ? ERROR_CODES.codec_damaged : ERROR_CODES.ok
+      }
+      default:
+        return unreachable(kind)
+    }
+  }
+
+  /** Positions in the job of what the stream refused to decode. */
+  #damagedOf({ first, count, resultBase }: QueuedPart<Job>): number[] {
+    const damaged: number[] = []
+    for (let each = 0; each < count; each++) if (this.#results[resultBase + each] !== 0) damaged.push(first + each)
+    return damaged
   }
 
   #fenceRead(id: number, value: number, out: DramWorkerEffect[]): void {
@@ -261,14 +295,11 @@ export class DramWorkerMachine {
       case 'save':
         this.#tally.observe(HISTOGRAM.saveDuration, latencyUs)
         this.#tally.add(status === ERROR_CODES.ok ? COUNT.savesDone : COUNT.savesFailed, 1)
-        out.push({ kind: 'reply', reply: { kind: 'save-done', job: id, status, list: EMPTY_LIST } })
+        out.push({ kind: 'reply', reply: { kind: 'save-done', job: id, status, list: job.results } })
         return
-      case 'checksum': {
-        const ok = status === ERROR_CODES.ok
-        const list = ok ? { doubles: job.results, offset: 0, length: job.results.length } : EMPTY_LIST
-        out.push({ kind: 'reply', reply: { kind: 'checksum-done', job: id, status, list } })
+      case 'checksum':
+        out.push({ kind: 'reply', reply: { kind: 'checksum-done', job: id, status, list: job.results } })
         return
-      }
       case 'restore':
         return this.#endRestore(job, latencyUs, out)
       default:
@@ -283,8 +314,12 @@ export class DramWorkerMachine {
     this.#tally.observe(HISTOGRAM.loadDuration, latencyUs)
     this.#tally.add(status === ERROR_CODES.ok ? COUNT.loadsDone : COUNT.loadsFailed, 1)
     this.#tally.add(COUNT.loadBytes, bytes)
-    out.push(finishSlot(job.finish, { status, firstFailed: -1, bytes, admitUs: job.sinceUs }))
-    out.push({ kind: 'reply', reply: { kind: 'restore-done', job: id, status, bytes, latencyUs, list: EMPTY_LIST } })
+    const { damaged } = job
+    const list = damaged.length === 0 ? EMPTY_LIST : listOf(damaged)
+    if (damaged.length === 0) {
+      out.push(finishSlot(job.finish, { status, firstFailed: -1, bytes, admitUs: job.sinceUs }))
+    }
+    out.push({ kind: 'reply', reply: { kind: 'restore-done', job: id, status, bytes, latencyUs, list } })
   }
 
   #endWhenDrained(out: DramWorkerEffect[]): void {
@@ -303,11 +338,13 @@ export class DramWorkerMachine {
 /** Parts of restores that may go before a waiting save: a save ends, however many restores come. */
 const RESTORE_BURST = 4
 
-export interface DramWorkerOptions {
-  /** Parts on the stream at once, a power of two. */
-  readonly parts: number
-  /** Descriptors in one part at most: the grain of cancellation and of turns. */
-  readonly partDescriptors: number
+/** -ENOMEM: what a codec says when an item does not fit its workspace. */
+const NO_WORKSPACE = -12
+
+function storedBytesOf({ doubles, offset, count }: Part): number {
+  let bytes = 0
+  for (let each = 0; each < count; each++) bytes += doubles[offset + each * COPY.doubles + COPY.storedBytes] as number
+  return bytes
 }
 
 export type DramWorkerInput =
@@ -328,7 +365,7 @@ export type DramWorkerEffect =
       readonly count: number
     }
   | {
-      readonly kind: 'checksum'
+      readonly kind: 'checksum' | CodecOp
       readonly tag: number
       readonly doubles: Float64Array
       readonly offset: number

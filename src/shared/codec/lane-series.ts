@@ -5,6 +5,8 @@ export type CodecOp = 'encode' | 'decode'
 
 /** Coded descriptors in one call of a codec at most: enough that a launch is paid by many, few enough to take turns. */
 export const CODEC_PART_DESCRIPTORS = 256
+/** Stored bytes of one such call at most, about those of a part of copies: so that a restore finds a save's stream short. */
+export const CODEC_PART_BYTES = 32 << 20
 
 /** Positions of CODEC_SERIES, counted from where a lane's own series end. */
 export const CODEC_COUNT = {

@@ -6,15 +6,17 @@ import {
   type DramWorkerInput,
   DramWorkerMachine,
 } from '../../../src/actors/dram-worker/machine.js'
+import { resultsOf } from '../../../src/actors/dram-worker/parts.js'
 import { ERROR_CODES } from '../../../src/shared/base/errors.js'
 import { CHECKSUM, COPY } from '../../../src/shared/layout/descriptors.js'
-import { listOf } from '../../../src/shared/layout/records.js'
+import { type List, listOf } from '../../../src/shared/layout/records.js'
 import { SLOT_STATE } from '../../../src/shared/layout/slot-states.js'
 import { demand } from '../../support/demand.js'
 import { FakeDevice } from '../../support/fake-device.js'
 import { PlainTally } from '../../support/plain-tally.js'
 
-const OPTIONS = { parts: 4, partDescriptors: 3 }
+const OPTIONS = { parts: 4, partDescriptors: 3, codedDescriptors: 5 }
+const RESULTS = resultsOf(OPTIONS)
 const BYTES = 4096
 
 interface Machine {
@@ -24,13 +26,18 @@ interface Machine {
 }
 
 type Command =
-  | { act: 'job'; job: 'save' | 'restore'; records: number[]; fence: number }
+  /** Descriptor i is coded when bit i % 8 of `coded` is set. */
+  | { act: 'job'; job: 'save' | 'restore'; records: number[]; fence: number; coded: number }
   | { act: 'checksum'; count: number }
-  | { act: 'complete'; pick: number; failed: boolean }
+  /** `refused`: bits as above of the descriptors that a codec refuses. */
+  | { act: 'complete'; pick: number; failed: Failure; refused: number }
   | { act: 'stray'; pick: number }
   | { act: 'fence'; pick: number }
   | { act: 'cancel'; pick: number }
   | { act: 'tick'; us: number }
+
+type Failure = 'none' | 'device' | 'memory'
+const ERRNO = { none: 0, device: -5, memory: -12 } as const
 
 const command: fc.Arbitrary<Command> = fc.oneof(
   fc.record({
@@ -38,18 +45,28 @@ const command: fc.Arbitrary<Command> = fc.oneof(
     job: fc.constantFrom('save' as const, 'restore' as const),
     records: fc.array(fc.nat({ max: 7 }), { minLength: 1, maxLength: 3 }),
     fence: fc.constantFrom(0, 0, 1, 5),
+    coded: fc.oneof(fc.constantFrom(0, 255), fc.nat({ max: 255 })),
   }),
   fc.record({ act: fc.constant('checksum' as const), count: fc.integer({ min: 1, max: 8 }) }),
-  fc.record({ act: fc.constant('complete' as const), pick: fc.nat({ max: 99 }), failed: fc.constant(false) }),
-  fc.record({ act: fc.constant('complete' as const), pick: fc.nat({ max: 99 }), failed: fc.constant(false) }),
-  fc.record({ act: fc.constant('complete' as const), pick: fc.nat({ max: 99 }), failed: fc.boolean() }),
+  fc.record({
+    act: fc.constant('complete' as const),
+    pick: fc.nat({ max: 99 }),
+    failed: fc.constantFrom<Failure>('none', 'none', 'none', 'none', 'device', 'memory'),
+    refused: fc.oneof({ weight: 3, arbitrary: fc.constant(0) }, { weight: 1, arbitrary: fc.nat({ max: 255 }) }),
+  }),
+  fc.record({
+    act: fc.constant('complete' as const),
+    pick: fc.nat({ max: 99 }),
+    failed: fc.constant('none' as const),
+    refused: fc.constant(0),
+  }),
   fc.record({ act: fc.constant('stray' as const), pick: fc.nat({ max: 99 }) }),
   fc.record({ act: fc.constant('fence' as const), pick: fc.nat({ max: 99 }) }),
   fc.record({ act: fc.constant('cancel' as const), pick: fc.nat({ max: 99 }) }),
   fc.record({ act: fc.constant('tick' as const), us: fc.nat({ max: 5000 }) }),
 )
 
-type Part = DramWorkerEffect & { kind: 'copy' | 'checksum' }
+type Part = Extract<DramWorkerEffect, { readonly doubles: Float64Array }>
 
 interface Known {
   readonly id: number
@@ -61,6 +78,10 @@ interface Known {
   fenceSeen: number
   /** Descriptor -> how often it was queued. */
   readonly queued: Set<number>
+  readonly coded: number
+  /** What a save is to say: two a descriptor. */
+  readonly said: Float64Array
+  readonly damaged: number[]
   inFlight: number
   status: number
   finished: number
@@ -69,7 +90,7 @@ interface Known {
 /** Drives a machine with a stream that completes in any order, and throws at the first broken invariant. */
 class Run {
   readonly stream = new FakeDevice<Part>()
-  readonly results = new Uint32Array(OPTIONS.parts * OPTIONS.partDescriptors)
+  readonly results = new Uint32Array(RESULTS)
   readonly tally = new PlainTally()
   readonly open = new Map<number, Known>()
   readonly machine: Machine
@@ -105,6 +126,8 @@ class Run {
     switch (effect.kind) {
       case 'copy':
       case 'checksum':
+      case 'encode':
+      case 'decode':
         return this.#queued(effect)
       case 'poll-fence': {
         const known = this.open.get(effect.job)
@@ -134,27 +157,39 @@ class Run {
 
   #queued(part: Part): void {
     demand(!this.stopRequested, 'nothing is queued after stop')
-    const doubles = part.kind === 'copy' ? COPY.doubles : CHECKSUM.doubles
-    const idField = part.kind === 'copy' ? COPY.template : CHECKSUM.segmentBytes
-    const indexField = part.kind === 'copy' ? COPY.granule : CHECKSUM.poolOffsetBytes
-    demand(part.count >= 1 && part.count <= OPTIONS.partDescriptors, 'a part is bounded and not empty')
-    const known = this.open.get(part.doubles[part.offset + idField] as number)
+    const sum = part.kind === 'checksum'
+    const coded = part.kind === 'encode' || part.kind === 'decode'
+    const doubles = sum ? CHECKSUM.doubles : COPY.doubles
+    const indexField = sum ? CHECKSUM.poolOffsetBytes : COPY.granule
+    const max = coded ? OPTIONS.codedDescriptors : OPTIONS.partDescriptors
+    demand(part.count >= 1 && part.count <= max, 'a part is bounded and not empty')
+    const known = this.open.get(idOf(part))
     demand(known !== undefined && known.status === 0, 'only a healthy job queues')
     demand(known.fence <= known.fenceSeen, 'no part before the fence')
-    const direction = known.kind === 'restore' ? 0 : 1
-    demand(
-      part.kind === 'checksum' ? known.kind === 'checksum' : part.direction === direction,
-      'the direction is right',
-    )
+    const kinds = { save: ['copy', 'encode'], restore: ['copy', 'decode'], checksum: ['checksum'] }[known.kind]
+    demand(kinds.includes(part.kind), 'the direction is right')
+    demand(part.kind !== 'copy' || part.direction === (known.kind === 'restore' ? 0 : 1), 'the direction is right')
     for (let each = 0; each < part.count; each++) {
       const at = part.offset + each * doubles
-      demand(part.doubles[at + idField] === known.id, 'a part is of one job')
+      demand(part.doubles[at + (sum ? CHECKSUM.segmentBytes : COPY.template)] === known.id, 'a part is of one job')
       const index = part.doubles[at + indexField] as number
       demand(index === known.queued.size && index < known.count, 'each descriptor once, in order')
+      demand(sum || coded === codedAt(known.coded, index), 'coded descriptors are coded, others copied')
       known.queued.add(index)
     }
+    if (part.kind !== 'copy') this.#checkRoom(part)
     known.inFlight += 1
     this.stream.submit(part)
+  }
+
+  /** The results of a part lie inside, and beside those of every other part on the stream. */
+  #checkRoom(part: Exclude<Part, { readonly kind: 'copy' }>): void {
+    const endOf = ({ resultBase, count, kind }: typeof part) => resultBase + (kind === 'encode' ? 2 : 1) * count
+    demand(part.resultBase >= 0 && endOf(part) <= RESULTS, 'results have their room')
+    for (const other of this.stream.inFlight) {
+      if (other.kind === 'copy') continue
+      demand(other.resultBase >= endOf(part) || part.resultBase >= endOf(other), 'results never overlap')
+    }
   }
 
   #answered(reply: (DramWorkerEffect & { kind: 'reply' })['reply']): void {
@@ -168,7 +203,16 @@ class Run {
     demand(known.inFlight === 0, 'no answer while a part of the job is on the stream')
     demand(reply.status === known.status, 'the answer says what happened')
     demand(reply.status !== 0 || known.queued.size === known.count, 'done means every descriptor')
-    demand(known.finished === (known.kind === 'restore' ? 1 : 0), 'the slot is finished before the answer')
+    const ours = known.kind === 'restore' && known.damaged.length === 0
+    demand(known.finished === (ours ? 1 : 0), 'the slot is finished before the answer, unless that names damage')
+    if (reply.kind === 'restore-done') {
+      demand(String(numbersOf(reply.list)) === String(known.damaged), 'the answer names what is damaged')
+    }
+    if (reply.kind === 'save-done') {
+      const anyCoded = [...known.queued].some((index) => codedAt(known.coded, index))
+      const said = reply.status === 0 && anyCoded ? [...known.said] : []
+      demand(String(numbersOf(reply.list)) === String(said), 'a save says what was stored of each descriptor')
+    }
     if (reply.kind === 'checksum-done') {
       const { doubles, offset, length } = reply.list
       demand(length === (reply.status === 0 ? known.count : 0), 'one checksum a descriptor')
@@ -184,10 +228,13 @@ class Run {
     switch (command.act) {
       case 'job': {
         const count = command.records.reduce((sum, each) => sum + each, 0)
-        const id = this.#open(command.job, count, command.fence)
+        const id = this.#open(command.job, count, command.fence, command.coded)
         let first = 0
         for (const [record, copies] of command.records.entries()) {
-          const numbers = Array.from({ length: copies }, (_, at) => [id, first + at, 0, 0, 0, 1, 0]).flat()
+          const numbers = Array.from({ length: copies }, (_, at) => {
+            const index = first + at
+            return [id, index, 0, 0, 0, 1, codedAt(command.coded, index) ? storedOf(index) : 0]
+          }).flat()
           first += copies
           const list = listOf(numbers)
           const more = record + 1 < command.records.length ? 1 : 0
@@ -238,7 +285,7 @@ class Run {
     }
   }
 
-  #open(kind: Known['kind'], count: number, fence: number): number {
+  #open(kind: Known['kind'], count: number, fence: number, coded = 0): number {
     const id = this.nextJob++
     const known = {
       id,
@@ -248,6 +295,9 @@ class Run {
       fenceValue: 0,
       fenceSeen: 0,
       queued: new Set<number>(),
+      coded,
+      said: new Float64Array(2 * count),
+      damaged: [],
       inFlight: 0,
       status: 0,
       finished: 0,
@@ -256,22 +306,45 @@ class Run {
     return id
   }
 
-  #complete(command: { pick: number; failed: boolean }): void {
-    const part = this.stream.finish(command.pick)
+  #complete({ pick, failed, refused }: { pick: number; failed: Failure; refused: number }): void {
+    const part = this.stream.finish(pick)
     if (part === null) return
-    const idField = part.kind === 'copy' ? COPY.template : CHECKSUM.segmentBytes
-    const known = this.open.get(part.doubles[part.offset + idField] as number)
+    const known = this.open.get(idOf(part))
     demand(known !== undefined, 'a job lives while a part of it is on the stream')
     known.inFlight -= 1
-    if (command.failed && known.status === 0) known.status = ERROR_CODES.io_copy_failed
-    if (part.kind === 'checksum' && !command.failed) {
-      for (let each = 0; each < part.count; each++) {
-        const index = part.doubles[part.offset + each * CHECKSUM.doubles + CHECKSUM.poolOffsetBytes] as number
-        this.results[part.resultBase + each] = checksumOf(known.id, index)
+    const coded = part.kind === 'encode' || part.kind === 'decode'
+    let status: number = ERROR_CODES.ok
+    if (failed !== 'none') {
+      status = failed === 'memory' && coded ? ERROR_CODES.capacity_codec : ERROR_CODES.io_copy_failed
+      if (part.kind !== 'copy') this.results.fill(7, part.resultBase, part.resultBase + part.count)
+    } else if (this.#carryOut(part, known, refused)) status = ERROR_CODES.codec_damaged
+    if (known.status === 0) known.status = status
+    this.feed({ kind: 'stream-completed', tag: part.tag, result: ERRNO[failed] })
+    this.results.fill(0) // results are kept, not looked up later
+  }
+
+  /** Writes what the stream says of a part; true when it refused to decode anything. */
+  #carryOut(part: Part, known: Known, refused: number): boolean {
+    if (part.kind === 'copy') return false
+    const { kind, resultBase, count } = part
+    const [doubles, field] =
+      kind === 'checksum' ? [CHECKSUM.doubles, CHECKSUM.poolOffsetBytes] : [COPY.doubles, COPY.granule]
+    const before = known.damaged.length
+    for (let each = 0; each < count; each++) {
+      const index = part.doubles[part.offset + each * doubles + field] as number
+      const no = codedAt(refused, index)
+      const at = resultBase + (kind === 'encode' ? 2 : 1) * each
+      if (kind === 'checksum') this.results[at] = checksumOf(known.id, index)
+      else if (kind === 'decode') {
+        this.results[at] = no ? 1 : 0
+        if (no) known.damaged.push(index)
+      } else {
+        const said = no ? [0, 0] : [storedOf(index) - 12, checksumOf(known.id, index)]
+        this.results.set(said, at)
+        known.said.set(said, 2 * index)
       }
     }
-    this.feed({ kind: 'stream-completed', tag: part.tag, result: command.failed ? -5 : 0 })
-    this.results.fill(0) // results are kept, not looked up later
+    return known.damaged.length > before
   }
 
   stop(): void {
@@ -287,7 +360,7 @@ class Run {
     for (const known of this.open.values()) known.fenceValue = 100
     for (let round = 0; round < 200 && this.open.size > 0; round++) {
       this.run({ act: 'tick', us: 2000 })
-      this.run({ act: 'complete', pick: round, failed: false })
+      this.run({ act: 'complete', pick: round, failed: 'none', refused: 0 })
     }
     demand(this.open.size === 0 && this.machine.idle, 'everything drains')
     for (const gauge of [COUNT.jobsActive, COUNT.jobsFenced, COUNT.partsInFlight]) {
@@ -296,6 +369,24 @@ class Run {
     demand(this.machine.stopped === this.stopRequested, 'stops when asked')
     demand(this.stoppedReplies === (this.stopRequested ? 1 : 0), 'stopped is answered once')
   }
+}
+
+function idOf(part: Part): number {
+  const field = part.kind === 'checksum' ? CHECKSUM.segmentBytes : COPY.template
+  return part.doubles[part.offset + field] as number
+}
+
+function codedAt(bits: number, index: number): boolean {
+  return ((bits >> (index % 8)) & 1) === 1
+}
+
+/** Room of a coded descriptor. */
+function storedOf(index: number): number {
+  return 512 * (1 + (index % 3))
+}
+
+function numbersOf({ doubles, offset, length }: List): number[] {
+  return [...doubles.subarray(offset, offset + length)]
 }
 
 function checksumOf(job: number, index: number): number {
@@ -381,8 +472,73 @@ test('dram-worker: the property catches a twin that does not wait for fences', (
   t.regex(String(found.errorInstance), /no part before the fence/)
 })
 
+test('dram-worker: the property catches a twin that takes a refused decoding for done', (t) => {
+  class Trusting extends Twin {
+    readonly #results: Uint32Array
+    constructor(results: Uint32Array, tally: PlainTally) {
+      super(results, tally)
+      this.#results = results
+    }
+    override step(input: DramWorkerInput, out: DramWorkerEffect[]): void {
+      if (input.kind === 'stream-completed') {
+        for (let at = 0; at < RESULTS; at++) if (this.#results[at] === 1) this.#results[at] = 0
+      }
+      super.step(input, out)
+    }
+  }
+  const found = fc.check(
+    property((results, tally) => new Trusting(results, tally)),
+    { numRuns: 600, seed: 20261130 },
+  )
+  t.regex(String(found.errorInstance), /only a healthy job queues|the answer says what happened|named? .*damage/)
+})
+
+test('dram-worker: the property catches a twin that finishes the slot of a restore whose damage nobody has hidden', (t) => {
+  class Early extends Twin {
+    override step(input: DramWorkerInput, out: DramWorkerEffect[]): void {
+      const first = out.length
+      super.step(input, out)
+      for (let at = first; at < out.length; at++) {
+        const effect = out[at]
+        if (effect?.kind !== 'reply' || effect.reply.kind !== 'restore-done' || effect.reply.list.length === 0) continue
+        const { job, status } = effect.reply
+        const state = status === ERROR_CODES.cancelled ? SLOT_STATE.cancelled : SLOT_STATE.failed
+        const slot = { slots: 9, slot: job, slotGeneration: job * 3 }
+        const rest = { state, errorCode: status, firstFailed: 0, bytes: 0, admitUs: 1 }
+        out.splice(at, 0, { kind: 'finish-slot', ...slot, ...rest })
+        return
+      }
+    }
+  }
+  const found = fc.check(
+    property((results, tally) => new Early(results, tally)),
+    { numRuns: 600, seed: 20261130 },
+  )
+  t.regex(String(found.errorInstance), /unless that names damage/)
+})
+
+test('dram-worker: the property catches a twin that reads what was stored a place too far', (t) => {
+  class Shifted extends Twin {
+    readonly #results: Uint32Array
+    constructor(results: Uint32Array, tally: PlainTally) {
+      super(results, tally)
+      this.#results = results
+    }
+    override step(input: DramWorkerInput, out: DramWorkerEffect[]): void {
+      if (input.kind === 'stream-completed') this.#results.copyWithin(0, 2)
+      super.step(input, out)
+    }
+  }
+  const found = fc.check(
+    property((results, tally) => new Shifted(results, tally)),
+    { numRuns: 600, seed: 20261130 },
+  )
+  t.true(found.failed)
+  t.regex(String(found.errorInstance), /what was stored|damage|checksum|says what happened/)
+})
+
 test('dram-worker: a fenced job holds up no other, and goes when its fence is reached', (t) => {
-  const machine = new DramWorkerMachine(OPTIONS, new Uint32Array(12), new PlainTally())
+  const machine = new DramWorkerMachine(OPTIONS, new Uint32Array(RESULTS), new PlainTally())
   const out: DramWorkerEffect[] = []
   machine.step(restore(1, 2, 5), out)
   t.deepEqual(out.splice(0), [{ kind: 'poll-fence', job: 1, slots: 9, slot: 1 }])
@@ -396,7 +552,7 @@ test('dram-worker: a fenced job holds up no other, and goes when its fence is re
 })
 
 test('dram-worker: cancel ends a job whose fence never comes', (t) => {
-  const machine = new DramWorkerMachine(OPTIONS, new Uint32Array(12), new PlainTally())
+  const machine = new DramWorkerMachine(OPTIONS, new Uint32Array(RESULTS), new PlainTally())
   const out: DramWorkerEffect[] = []
   machine.step(restore(1, 2, 5), out)
   out.length = 0
@@ -409,7 +565,7 @@ test('dram-worker: cancel ends a job whose fence never comes', (t) => {
 })
 
 test('dram-worker: a small job takes its turn beside a large one', (t) => {
-  const machine = new DramWorkerMachine(OPTIONS, new Uint32Array(12), new PlainTally())
+  const machine = new DramWorkerMachine(OPTIONS, new Uint32Array(RESULTS), new PlainTally())
   const out: DramWorkerEffect[] = []
   machine.step(restore(1, 300, 0), out)
   machine.step(restore(2, 3, 0), out)
@@ -427,7 +583,7 @@ function save(job: number, copies: number): DramWorkerInput {
 }
 
 test('dram-worker: saves leave half of the places, and a restore goes before the saves that wait', (t) => {
-  const machine = new DramWorkerMachine(OPTIONS, new Uint32Array(12), new PlainTally())
+  const machine = new DramWorkerMachine(OPTIONS, new Uint32Array(RESULTS), new PlainTally())
   const out: DramWorkerEffect[] = []
   machine.step(save(1, 300), out)
   t.is(out.splice(0).length, OPTIONS.parts / 2)
@@ -436,7 +592,7 @@ test('dram-worker: saves leave half of the places, and a restore goes before the
 })
 
 test('dram-worker: a save has its turn among any number of restores', (t) => {
-  const machine = new DramWorkerMachine(OPTIONS, new Uint32Array(12), new PlainTally())
+  const machine = new DramWorkerMachine(OPTIONS, new Uint32Array(RESULTS), new PlainTally())
   const out: DramWorkerEffect[] = []
   machine.step(restore(1, 3000, 0), out)
   machine.step(restore(2, 3000, 0), out)
@@ -459,7 +615,7 @@ function jobOf(effect: DramWorkerEffect | undefined): number {
 }
 
 test('dram-worker: without waiting jobs no tick is asked for', (t) => {
-  const machine = new DramWorkerMachine(OPTIONS, new Uint32Array(12), new PlainTally())
+  const machine = new DramWorkerMachine(OPTIONS, new Uint32Array(RESULTS), new PlainTally())
   t.is(machine.nextTickUs, Number.POSITIVE_INFINITY)
   machine.step(restore(1, 1, 5), [])
   t.true(Number.isFinite(machine.nextTickUs))
