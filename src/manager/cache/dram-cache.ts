@@ -35,7 +35,7 @@ export class DramCache {
     this.order = new EvictionOrder(
       residents,
       {
-        bytes: (slot) => entries.shape(residents.entry(slot)).dramBytes,
+        bytes: (slot) => entries.dramBytes(residents.entry(slot)),
         idle: (slot) => entries.evictable(residents.entry(slot)),
       },
       policy.protectedBytesMax,
@@ -64,12 +64,12 @@ export class DramCache {
   }
 
   /**
-   * Pool memory for one entry; evicts as long as that can help, and nothing when it cannot. `mayReject`: nobody waits
+   * Pool memory that one entry lacks; evicts as long as that can help, and nothing when it cannot. `mayReject`: nobody waits
    * for the block, so it is weighed against the one that it would displace.
    */
   allocate(entry: number, mayReject: boolean): Allocation {
     const { memory } = this.#entries
-    const needBytes = this.#entries.shape(entry).dramBytes
+    const needBytes = this.#entries.lackingBytes(entry)
     if (needBytes <= memory.pool.freeBytes + this.#entries.evictableBytes) {
       if (mayReject && needBytes > memory.pool.freeBytes && this.#colderThanVictim(entry)) {
         this.#tally.add(STORAGE_COUNT.admissionRejections, 1)
@@ -167,7 +167,7 @@ export class DramCache {
     this.#tally.observe(reason, this.#waitUs(slot))
     this.#tally.add(STORAGE_COUNT.evictions, 1)
     this.#tally.add(EVICTION_CLASS_COUNT[of], 1)
-    this.#tally.add(STORAGE_COUNT.evictionReclaimedBytes, this.#entries.shape(entry).dramBytes)
+    this.#tally.add(STORAGE_COUNT.evictionReclaimedBytes, this.#entries.dramBytes(entry))
     if (!this.#entries.onSsd(entry)) this.#tally.add(STORAGE_COUNT.blocksLost, 1)
     this.#entries.evict(entry)
   }
@@ -181,7 +181,7 @@ export class DramCache {
   }
 
   #bytes(entry: number): number {
-    return this.#entries.shape(entry).geometry.extentBytes
+    return this.#entries.extentBytes(entry)
   }
 
   #waitUs(slot: number): number {

@@ -152,6 +152,6 @@ export class BlockReads implements FillWaiter {
   }
 
   #bytesOf(entry: number): number {
-    return this.#context.storage.geometryOf(entry).extentBytes
+    return this.#context.storage.extentBytes(entry)
   }
 }

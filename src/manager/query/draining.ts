@@ -8,7 +8,7 @@ import type { BlockReads } from './block-reads.js'
  */
 export function drain(context: Context, reads: BlockReads, reservation: Reservation, keepBytes = 0): void {
   const { storage, fillWaiters } = context
-  const left = new Map(reads.leave().map((entry) => [entry, storage.geometryOf(entry).extentBytes]))
+  const left = new Map(reads.leave().map((entry) => [entry, storage.extentBytes(entry)]))
   let bytes = 0
   for (const each of left.values()) bytes += each
   reservation.shrink(Math.min(keepBytes + bytes, reservation.bytes))

@@ -8,8 +8,8 @@ import type { PageStorage } from '../storage/page-storage.js'
 /** Blocks of one group that a query asked for, by position of their key in the query. */
 export interface FoundGroup extends GroupPresence {
   readonly group: number
-  /** Stored bytes of one block. */
-  readonly extentBytes: number
+  /** Stored bytes of all blocks before each position, then of all. */
+  readonly bytesBefore: Float64Array
   /** Keys that were asked for; more than `present` has when the rest is of no use behind a gap. */
   readonly asked: number
   /** -1 where nothing was published. */
@@ -34,7 +34,7 @@ export function findBlocks(
   return message.groups.map(({ group, firstBlock, keys }) => {
     // The shape of the query was checked: the group exists.
     const geometry = seal.geometry.groups[group] as Seal['geometry']['groups'][number]
-    const { kind, blockTokens, windowTokens, extentBytes } = geometry
+    const { kind, blockTokens, windowTokens } = geometry
     const asked = keys.length / KEY_BYTES
     const found = new Int32Array(asked)
     storage.lookup(seal.classes[group] as number, keys, asked, found)
@@ -47,7 +47,7 @@ export function findBlocks(
       kind,
       blockTokens,
       windowTokens,
-      extentBytes,
+      bytesBefore: runningBytes(storage, entries),
       firstBlock,
       asked,
       entries,
@@ -56,6 +56,19 @@ export function findBlocks(
       foundInDram: Uint8Array.from(entries, (entry) => (entry !== NONE && storage.inDram(entry) ? 1 : 0)),
     }
   })
+}
+
+function runningBytes(storage: PageStorage, entries: Int32Array): Float64Array {
+  const before = new Float64Array(entries.length + 1)
+  for (const [at, entry] of entries.entries()) {
+    before[at + 1] = (before[at] as number) + (entry === NONE ? 0 : storage.extentBytes(entry))
+  }
+  return before
+}
+
+/** Stored bytes of some blocks of a group. */
+export function bytesOf({ bytesBefore }: FoundGroup, { first, end }: BlockRange): number {
+  return (bytesBefore[end] as number) - (bytesBefore[first] as number)
 }
 
 /** The entry cannot be used: every boundary that needs it is gone. */

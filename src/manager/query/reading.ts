@@ -4,7 +4,7 @@ import type { Context } from '../context.js'
 import type { BlockEnd } from './block-reads.js'
 import { type FoundBlocks, failBlock } from './found-blocks.js'
 import type { Query } from './queries.js'
-import { refreshBlocks, type Selection, selectBlocks } from './selection.js'
+import { bytesAt, refreshBlocks, type Selection, selectBlocks } from './selection.js'
 
 /** Bytes that a preparation or a hint submits at once: a guess never fills the queue of a device. */
 const SPECULATIVE_BATCH_BYTES = 32 * 1024 * 1024
@@ -56,13 +56,14 @@ function unread(context: Context, query: Query, entry: number): void {
   query.stale = true
 }
 
-/** Holds what the next smaller boundary needs, then lets go of what it does not. Its charge never rises. */
+/** Holds what the next smaller boundary within its charge needs, then lets go of what it does not. Its charge never rises. */
 function fallBack(context: Context, query: Query): void {
   const { storage } = context
   const { found, selection, reads } = query
   query.stale = false
   refreshBlocks(storage, found, selection, query.allowSsd)
-  const tokens = legalBoundaries(found, selection.tokens).at(-1) ?? 0
+  const legal = legalBoundaries(found, selection.tokens)
+  const tokens = legal.filter((each) => bytesAt(found, each) <= query.reservation.bytes).at(-1) ?? 0
   const next = selectBlocks(found, tokens)
   for (const entry of next.entries) storage.hold(entry)
   query.selection = next

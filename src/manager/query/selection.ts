@@ -1,6 +1,6 @@
 import { type BlockRange, legalBoundaries, neededAt } from '../../shared/planning/recovery.js'
 import type { PageStorage } from '../storage/page-storage.js'
-import type { FoundBlocks } from './found-blocks.js'
+import { bytesOf, type FoundBlocks } from './found-blocks.js'
 import type { GroupSpan } from './lease-records.js'
 
 /** Boundaries in each list of READY at most: the largest. 1 KiB a list. */
@@ -28,24 +28,25 @@ export function selectBlocks(found: FoundBlocks, tokens: number): Selection {
   let bytes = 0
   let blocksDram = 0
   for (const group of found) {
-    const { first, end } = neededOrNothing(group, tokens)
+    const range = neededOrNothing(group, tokens)
+    const { first, end } = range
     spans.push({ group: group.group, firstSource: first, first: entries.length, count: end - first })
     for (let at = first; at < end; at++) {
       entries.push(group.entries[at] as number)
       blocksDram += group.foundInDram[at] as number
     }
-    bytes += (end - first) * group.extentBytes
+    bytes += bytesOf(group, range)
   }
   return { tokens, spans, entries: Int32Array.from(entries), bytes, blocksDram }
 }
 
-/** Stored bytes that the boundary needs: they never fall as boundaries rise. */
+/**
+ * Stored bytes that the boundary needs. Where blocks of a group are equally long they never fall as boundaries rise; a
+ * window over blocks that were coded may be shorter further on.
+ */
 export function bytesAt(found: FoundBlocks, tokens: number): number {
   let bytes = 0
-  for (const group of found) {
-    const { first, end } = neededOrNothing(group, tokens)
-    bytes += (end - first) * group.extentBytes
-  }
+  for (const group of found) bytes += bytesOf(group, neededOrNothing(group, tokens))
   return bytes
 }
 

@@ -33,7 +33,7 @@ function admit(context: Context, session: Session, message: MessageOf<'warm'>): 
   const reading: number[] = []
   let bytes = 0
   for (const entry of order) {
-    const { extentBytes } = context.storage.geometryOf(entry)
+    const extentBytes = context.storage.extentBytes(entry)
     if (bytes + extentBytes > limitBytes) break
     bytes += extentBytes
     reading.push(entry)
@@ -43,7 +43,7 @@ function admit(context: Context, session: Session, message: MessageOf<'warm'>): 
   const reservation = instance.budget.reserve(bytes, 'warming')
   if (reservation === null) return { kind: 'busy' }
   // A row may be given to another block while the hint waits: what it charged is remembered here.
-  const sizes = new Map(reading.map((entry) => [entry, context.storage.geometryOf(entry).extentBytes]))
+  const sizes = new Map(reading.map((entry) => [entry, context.storage.extentBytes(entry)]))
   const reads: BlockReads = new BlockReads(context, SPECULATIVE_READS, 'speculation', {
     ended: (entry) => reservation.shrink(reservation.bytes - (sizes.get(entry) ?? 0)),
     proceed: () => reads.advance(),

@@ -1,4 +1,5 @@
 import { invariant } from '../../shared/base/invariant.js'
+import { isCoded } from '../../shared/codec/coding.js'
 import type { StorageClass } from './classes.js'
 import type { Entries } from './entries.js'
 import type { GranuleRun } from './ports.js'
@@ -15,6 +16,8 @@ interface Assembly {
   /** Items that have not landed. */
   itemsLeft: number
   readonly checked: Uint8Array
+  /** Granules that the codec has refused. */
+  readonly refused: Uint8Array
   /** Granules without a checksum. */
   checksLeft: number
   progressUs: number
@@ -26,13 +29,34 @@ export const RUN_NUMBERS = 3
 /**
  * The blocks that are not whole yet: one assembly an entry, whichever ranks and publications bring its parts. Every
  * run that is being copied is an interest in the entry, so that giving an assembly up never frees memory under a copy.
+ *
+ * A granule that goes through a codec is one item, and its length (StoredLengths) is found out by the copy:
+ *
+ *   expected ──contribute──▶ coding ──coded──▶ coded ─────────────────────────────────────▶ sealed
+ *       ▲                     │  └──keepRaw──▶ refused ──allocate, contribute──▶ copying ──▶ checked ──▶ sealed
+ *       └─── copy failed ─────┘                   ▲  └───────── copy failed ───────┘
+ *
+ * | granule  | item    | length              | room in the pool                          | checksum     |
+ * |----------|---------|---------------------|-------------------------------------------|--------------|
+ * | expected | missing | what is expected    | none, or whole pages for the length       | none         |
+ * | coding   | copying | what is expected    | whole pages for the length                | none         |
+ * | coded    | landed  | what the codec says | whole pages for the length: the rest went | the codec's  |
+ * | refused  | missing | the item's bytes    | none until allocate()                     | none         |
+ * | copying  | copying | the item's bytes    | whole pages for the length                | none         |
+ * | checked  | landed  | the item's bytes    | whole pages for the length                | the pool's   |
+ *
+ * Invariants
+ * - room is the granule's length in whole pages, wherever there is room; a granule with a copy in flight has room, and
+ *   neither its length nor its room changes before that copy has ended;
+ * - while some granule has no room nothing more of the entry is copied, and the entry is not sealed;
+ * - a granule is refused once: from then on it is copied as it is, for the life of its generation;
+ * - lengths do not change after the seal; a generation's replicas, in DRAM and on the SSD, have the same lengths.
  */
 export class Assemblies {
   readonly #entries: Entries
   /** In order of last progress, oldest first. */
   readonly #open = new Map<number, Assembly>()
   #copying = 0
-  #bytes = 0
 
   constructor(entries: Entries) {
     this.#entries = entries
@@ -47,9 +71,11 @@ export class Assemblies {
     return this.#copying
   }
 
-  /** Stored bytes of open assemblies. */
+  /** Stored bytes of open assemblies, as far as they are known; walks over them, so ask at the rate of a gauge. */
   get bytes(): number {
-    return this.#bytes
+    let bytes = 0
+    for (const entry of this.#open.keys()) bytes += this.#entries.extentBytes(entry)
+    return bytes
   }
 
   has(entry: number): boolean {
@@ -60,12 +86,12 @@ export class Assemblies {
     const shape = this.#entries.shape(entry)
     const granules = shape.geometry.granules.length
     const items = shape.itemBase[granules] as number
-    this.#bytes += shape.geometry.extentBytes
     this.#open.set(entry, {
       shape,
       items: new Uint8Array(items),
       itemsLeft: items,
       checked: new Uint8Array(granules),
+      refused: new Uint8Array(granules),
       checksLeft: granules,
       progressUs: nowUs,
     })
@@ -107,6 +133,45 @@ export class Assemblies {
       this.#entries.drop(entry)
     }
     if (assembly !== undefined) this.#progress(entry, assembly, nowUs)
+  }
+
+  /** Whether the next copy of a granule goes through the codec. */
+  codes(entry: number, granule: number): boolean {
+    const { shape, refused } = this.#expect(entry)
+    const spec = shape.geometry.granules[granule]
+    return spec !== undefined && isCoded(spec.coding) && refused[granule] === 0
+  }
+
+  /** The codec has left `storedBytes` of a granule in its room; its copy is about to end as landed. */
+  coded(entry: number, granule: number, storedBytes: number, crc32: number): void {
+    const assembly = this.#coding(entry, granule)
+    if (assembly === null) return
+    this.#entries.coded(entry, granule, storedBytes)
+    this.#entries.setCrc(entry, granule, crc32)
+    this.checked(entry, granule)
+  }
+
+  /** The codec does not take a granule; its copy has ended as failed. It is missing, without room, and stays uncoded. */
+  keepRaw(entry: number, granule: number): void {
+    const assembly = this.#open.get(entry)
+    if (assembly === undefined) return
+    invariant(
+      this.codes(entry, granule) && this.#itemOf(assembly, granule) === MISSING,
+      'a coded granule is refused once',
+      {
+        entry,
+        granule,
+      },
+    )
+    assembly.refused[granule] = 1
+    this.#entries.keepRaw(entry, granule)
+  }
+
+  /** Granules whose checksums are not known, in order. */
+  unchecked(entry: number): number[] {
+    const granules: number[] = []
+    for (const [granule, known] of this.#expect(entry).checked.entries()) if (known === 0) granules.push(granule)
+    return granules
   }
 
   complete(entry: number): boolean {
@@ -199,8 +264,28 @@ export class Assemblies {
   }
 
   #remove(entry: number): void {
-    this.#bytes -= this.#expect(entry).shape.geometry.extentBytes
+    this.#expect(entry)
     this.#open.delete(entry)
+  }
+
+  /** The assembly of an entry into which the codec has just put a granule; null: it was given up meanwhile. */
+  #coding(entry: number, granule: number): Assembly | null {
+    const assembly = this.#open.get(entry)
+    if (assembly === undefined) return null
+    invariant(
+      this.codes(entry, granule) && this.#itemOf(assembly, granule) === COPYING,
+      'what the codec leaves was being coded',
+      {
+        entry,
+        granule,
+      },
+    )
+    return assembly
+  }
+
+  /** State of the one item of a coded granule. */
+  #itemOf({ items, shape }: Assembly, granule: number): number {
+    return items[shape.itemBase[granule] as number] as number
   }
 
   #expect(entry: number): Assembly {

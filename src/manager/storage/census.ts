@@ -1,6 +1,6 @@
 import { CLIENT_READS_MAX } from '../../actors/host-reader/messages.js'
 import { WRITES_OUTSTANDING_MAX } from '../../actors/writeback/messages.js'
-import { PAGE_BYTES } from '../../shared/base/units.js'
+import { alignUp, PAGE_BYTES } from '../../shared/base/units.js'
 import { ENTRY_STATE, NONE } from '../../shared/directory/directory.js'
 import { RESIDENT_CLASS } from '../../shared/directory/resident-table.js'
 import type { Storage } from './storage.js'
@@ -121,6 +121,7 @@ class Census {
     const resident = entries.resident(entry)
     const slot = directory.dramSlot(entry)
     this.#interests += interests
+    this.#lengthsOf(entry)
     if (interests < (this.#internal[entry] as number)) this.#breach(entry, 'work in flight without interest')
     if (resident && slot === NONE) this.#breach(entry, 'resident without memory')
     if (directory.crcSlot(entry) === NONE) this.#breach(entry, 'no place for checksums')
@@ -137,6 +138,25 @@ class Census {
       if (!owned) this.#breach(entry, 'memory that nothing fills')
     }
     if (directory.extent(entry) !== NONE) this.#extentOf(entry, interests)
+  }
+
+  /** Where granules have lengths of their own: what the entry takes is their sum. */
+  #lengthsOf(entry: number): void {
+    const { entries } = this.#storage
+    const { lengths, geometry } = entries.shape(entry)
+    if (lengths === null) return
+    let extentBytes = 0
+    let dramBytes = 0
+    for (let granule = 0; granule < geometry.granules.length; granule++) {
+      const { bytes, segmentBytes } = entries.granule(entry, granule)
+      if (segmentBytes === 0) this.#breach(entry, `granule ${granule} has no length`)
+      if (entries.extentOffsetBytes(entry, granule) !== extentBytes)
+        this.#breach(entry, `granule ${granule} is elsewhere`)
+      extentBytes += bytes
+      dramBytes += alignUp(bytes, PAGE_BYTES)
+    }
+    if (entries.extentBytes(entry) !== extentBytes) this.#breach(entry, `its granules are ${extentBytes} bytes long`)
+    if (entries.dramBytes(entry) !== dramBytes) this.#breach(entry, `its granules need ${dramBytes} bytes of pool`)
   }
 
   /** The pool: nothing is allocated that no entry owns. That no page has two owners was seen row by row. */
@@ -183,28 +203,35 @@ class Census {
   #visible(entry: number, resident: boolean): void {
     const { entries } = this.#storage
     if (!resident && entries.directory.extent(entry) === NONE) this.#breach(entry, 'published and nowhere')
-    if (entries.evictable(entry)) this.#evictableBytes += entries.shape(entry).dramBytes
+    if (entries.evictable(entry)) this.#evictableBytes += entries.dramBytes(entry)
   }
 
   #memoryOf(entry: number, slot: number, resident: boolean): void {
     const { entries } = this.#storage
-    const { geometry, dramBytes } = entries.shape(entry)
-    for (let granule = 0; granule < geometry.granules.length; granule++) {
-      this.#allocationOf(entry, entries.offsetBytes(entry, granule))
+    const granules = entries.shape(entry).geometry.granules.length
+    let lackingBytes = 0
+    for (let granule = 0; granule < granules; granule++) {
+      const bytes = alignUp(entries.granule(entry, granule).bytes, PAGE_BYTES)
+      if (entries.hasRoom(entry, granule)) this.#allocationOf(entry, entries.offsetBytes(entry, granule), bytes)
+      else lackingBytes += bytes
     }
+    if (entries.lackingBytes(entry) !== lackingBytes) this.#breach(entry, `${lackingBytes} bytes lack room`)
     this.#replicas++
     if (!resident) return
+    if (lackingBytes > 0) this.#breach(entry, 'resident without room for every granule')
+    const dramBytes = entries.dramBytes(entry)
     this.#residentBytes += dramBytes
     this.#residentBlocks++
     const of = entries.residents.classOf(slot)
     this.#classes[of]++
     if (of === RESIDENT_CLASS.retained) this.#protectedBytes += dramBytes
-    if (entries.guessed(entry)) this.#guessedBytes += geometry.extentBytes
+    if (entries.guessed(entry)) this.#guessedBytes += entries.extentBytes(entry)
   }
 
-  /** One granule's allocation: no page of it is another's. */
-  #allocationOf(entry: number, offsetBytes: number): void {
+  /** One granule's allocation: as long as the granule needs, and no page of it is another's. */
+  #allocationOf(entry: number, offsetBytes: number, needBytes: number): void {
     const bytes = this.#storage.entries.memory.pool.bytesAt(offsetBytes)
+    if (bytes !== needBytes) this.#breach(entry, `${bytes} bytes of pool for a granule that needs ${needBytes}`)
     this.#allocations++
     this.#allocatedBytes += bytes
     const end = (offsetBytes + bytes) / PAGE_BYTES
@@ -233,6 +260,8 @@ class Census {
     const shard = extents.shard(index)
     const extent = directory.extent(entry)
     this.#name(entry, index, extent, true)
+    const spareBytes = shard.bytes(extent) - this.#storage.entries.extentBytes(entry)
+    if (spareBytes < 0 || spareBytes >= PAGE_BYTES) this.#breach(entry, `its extent has ${spareBytes} bytes to spare`)
     if (shard.pins(extent) !== (interests > 0 ? 1 : 0)) this.#breach(entry, 'pinned wrongly')
     if (interests > 0) this.#pinnedBytes[index] = (this.#pinnedBytes[index] as number) + shard.bytes(extent)
   }

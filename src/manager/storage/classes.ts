@@ -1,7 +1,9 @@
 import { invariant } from '../../shared/base/invariant.js'
 import { alignUp, PAGE_BYTES } from '../../shared/base/units.js'
+import { isCoded } from '../../shared/codec/coding.js'
 import { GranuleSlab } from '../../shared/directory/granule-slab.js'
 import type { GroupGeometry } from '../../shared/layout/regions.js'
+import { StoredLengths } from './stored-lengths.js'
 
 /** Storage classes that may be defined between two starts: one for each (namespace, group) an engine ever brought. */
 export const STORAGE_CLASSES_MAX = 4096
@@ -10,12 +12,14 @@ export const STORAGE_CLASSES_MAX = 4096
 export interface StorageClass {
   readonly id: number
   readonly geometry: GroupGeometry
-  /** Pool bytes of one DRAM replica. */
+  /** Pool bytes of one DRAM replica whose granules have the lengths of the geometry. */
   readonly dramBytes: number
   /** Pool offsets in PAGE_BYTES units, one slot a DRAM replica. */
   readonly offsets: GranuleSlab
   /** CRC32 of every granule, one slot an entry: they outlive the DRAM replica. */
   readonly crcs: GranuleSlab
+  /** Lengths of every entry's own, by the slot of its checksums; null: no granule is coded, and all have those of the geometry. */
+  readonly lengths: StoredLengths | null
   /** First item of each granule when all items of the group are counted in granule order, then their number. */
   readonly itemBase: Int32Array
 }
@@ -71,13 +75,17 @@ export class ClassTable {
       dramBytes += alignUp(granule.bytes, PAGE_BYTES)
       itemBase[index + 1] = (itemBase[index] as number) + granule.itemCount
     })
-    const replicasMax = Math.max(1, Math.min(this.#entriesMax, Math.floor(this.#poolBytes / dramBytes)))
+    const coded = granules.some(({ coding }) => isCoded(coding))
+    // A coded granule may turn out as short as it likes, but takes a page.
+    const replicaBytesMin = coded ? granules.length * PAGE_BYTES : dramBytes
+    const replicasMax = Math.max(1, Math.min(this.#entriesMax, Math.floor(this.#poolBytes / replicaBytesMin)))
     return {
       id,
       geometry,
       dramBytes,
       offsets: new GranuleSlab(granules.length, replicasMax),
       crcs: new GranuleSlab(granules.length, this.#entriesMax),
+      lengths: coded ? new StoredLengths(granules, this.#entriesMax) : null,
       itemBase,
     }
   }

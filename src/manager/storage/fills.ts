@@ -185,21 +185,22 @@ export class Fills {
   #send(fill: Fill, first: number, count: number): void {
     const { entry, place } = fill
     const { directory, extents } = this.#entries
-    const { granules } = this.#entries.shape(entry).geometry
-    const extentBytes = extents.shard(directory.shard(entry)).offsetBytes(directory.extent(entry))
+    const extentOffsetBytes = extents.shard(directory.shard(entry)).offsetBytes(directory.extent(entry))
+    let fileOffsetBytes = extentOffsetBytes + this.#entries.extentOffsetBytes(entry, first)
     const doubles = new Float64Array(count * READ.doubles)
     for (let index = 0; index < count; index++) {
       const granule = first + index
-      const spec = granules[granule] as (typeof granules)[number]
+      const stored = this.#entries.granule(entry, granule)
       const at = index * READ.doubles
       doubles[at + READ.index] = granule
       doubles[at + READ.file] = place.file
-      doubles[at + READ.fileOffsetBytes] = extentBytes + spec.extentOffsetBytes
+      doubles[at + READ.fileOffsetBytes] = fileOffsetBytes
       doubles[at + READ.poolOffsetBytes] = this.#entries.offsetBytes(entry, granule)
-      doubles[at + READ.bytes] = spec.bytes
-      doubles[at + READ.segmentBytes] = spec.segmentBytes
-      doubles[at + READ.segmentStrideBytes] = spec.segmentStrideBytes
+      doubles[at + READ.bytes] = stored.bytes
+      doubles[at + READ.segmentBytes] = stored.segmentBytes
+      doubles[at + READ.segmentStrideBytes] = stored.segmentStrideBytes
       doubles[at + READ.crc32] = this.#entries.crc(entry, granule)
+      fileOffsetBytes += stored.bytes
     }
     const batch = ++this.#lastBatch
     this.#batches.set(batch, { fill, first, end: first + count, left: count })
@@ -208,7 +209,7 @@ export class Fills {
 
   /** Believes a success only with every byte; after a failure nothing new is sent. */
   #judge(fill: Fill, reply: ReadDone): void {
-    const wanted = this.#entries.shape(fill.entry).geometry.granules[reply.index]?.bytes
+    const wanted = this.#entries.granule(fill.entry, reply.index).bytes
     let status: ErrorCode = errorCodeName(reply.status)
     if (status === 'ok' && reply.bytes !== wanted) status = 'io_short'
     if (status === 'ok') return
@@ -234,7 +235,7 @@ export class Fills {
   #arrive({ entry, guess, demanded, startedUs }: Fill, nowUs: number): void {
     this.#entries.filled(entry)
     this.#cache.arrived(entry, { guess, demanded })
-    const { extentBytes } = this.#entries.shape(entry).geometry
+    const extentBytes = this.#entries.extentBytes(entry)
     this.#tally.add(STORAGE_COUNT.fillsDone, 1)
     this.#tally.add(STORAGE_COUNT.fillBytes, extentBytes)
     if (nowUs > startedUs) {

@@ -12,6 +12,7 @@ import type {
   SourcePlace,
   StorageGauges,
 } from './ports.js'
+import type { StoredGranule } from './stored-lengths.js'
 
 /**
  * The verbs' view of storage: the one owner of directory, extents, pool offsets, DRAM cache and SSD writes. An entry
@@ -21,8 +22,11 @@ import type {
  *   claim -> new:        allocate ('no-memory': abandon) -> contribute -> COPY the runs -> landed
  *         -> assembling: wants? contribute -> COPY the runs -> landed      (else others bring all this rank has)
  *         -> present:    nothing to do
- *   after landed: complete(entry)? checksum its granules, setCrc each -> seal. Between complete and seal the entry is
- *   held by the caller (hold/drop), as it is whenever the caller keeps its number over time.
+ *   after landed: complete(entry)? checksum its unchecked granules, setCrc each -> seal. Between complete and seal the
+ *   entry is held by the caller (hold/drop), as it is whenever the caller keeps its number over time.
+ *
+ * Of granules with a codedRoom the COPY is coded, into that room. Where it ends well: coded, then landed, of those that
+ * were coded; copyFailed, then keepRaw, of those that were refused, and then again from allocate on.
  */
 export interface PageStorage {
   /** Class id of (namespace, group); the same pair gives the same id. -1: STORAGE_CLASSES_MAX are defined already. */
@@ -64,7 +68,7 @@ export interface PageStorage {
   /** First publish wins. `keys` holds keys one after the other, `keyIndex` counts keys. */
   claim(classId: number, keys: Uint8Array, keyIndex: number): Claim
   /**
-   * Pool memory for every granule of an assembling entry, evicting as needed; all or nothing. `ok` if it has it;
+   * Pool memory for every granule of an assembling entry that has none, evicting as needed; all or nothing. `ok` if it has it;
    * `rejected`: admission prefers what it would displace, and waiting does not help.
    */
   allocate(entry: number): Allocation
@@ -80,6 +84,18 @@ export interface PageStorage {
   contribute(entry: number, offered: readonly GranuleRun[], runs: number[]): number
   /** The copies of the triples in runs[from … end) have ended in full. Also right for an entry that was abandoned. */
   landed(entry: number, runs: readonly number[], from: number, end: number): void
+  /** Room that the coming copy of a granule of an assembling entry is encoded into; 0: it is copied as it is. */
+  codedRoom(entry: number, granule: number): number
+  /**
+   * A granule has been encoded: its length and CRC32 are known, and what it does not need of its room goes back. Call
+   * landed() next. No-op unless assembling.
+   */
+  coded(entry: number, granule: number, storedBytes: number, crc32: number): void
+  /**
+   * The codec refused a granule, and copyFailed() was called: its room goes back, and the next copy of it is as it is.
+   * No-op unless assembling.
+   */
+  keepRaw(entry: number, granule: number): void
   /** They have ended without success: the items are missing again. */
   copyFailed(entry: number, runs: readonly number[], from: number, end: number): void
   /** Every item has landed, and the entry is still assembling. */
@@ -87,7 +103,17 @@ export interface PageStorage {
   /** Still assembling: false once abandoned, collected or sealed. */
   assembling(entry: number): boolean
   granuleOffset(entry: number, granule: number): number
+  /** How much of a granule this entry stores: of its item's bytes, or of their coding. Padding ends it. */
+  granule(entry: number, granule: number): StoredGranule
+  /** What is stored of a granule is a coding of its item, which has to be decoded. */
+  encoded(entry: number, granule: number): boolean
+  /** Bytes of all of them: what the entry takes on the SSD, and in DRAM but for whole pages. */
+  extentBytes(entry: number): number
+  /** Where a granule begins in the extent. May walk over those before it: ask once, then add up. */
+  extentOffset(entry: number, granule: number): number
   crc(entry: number, granule: number): number
+  /** Granules of an assembling entry without a checksum, in order. */
+  unchecked(entry: number): number[]
   /** No-op unless assembling: somebody else may have ended the entry meanwhile. */
   setCrc(entry: number, granule: number, crc32: number): void
   /**

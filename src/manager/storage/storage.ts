@@ -26,6 +26,7 @@ import type {
   StorageOptions,
   StoragePorts,
 } from './ports.js'
+import type { StoredGranule } from './stored-lengths.js'
 import { partsOf, replicasOf, type StorageParts } from './tables.js'
 import { Victims } from './victims.js'
 import { WritePolicy } from './write-policy.js'
@@ -213,6 +214,18 @@ export class Storage implements PageStorage {
     return this.assemblies.contribute(entry, offered, runs, this.#nowUs)
   }
 
+  codedRoom(entry: number, granule: number): number {
+    return this.assemblies.codes(entry, granule) ? this.entries.granule(entry, granule).bytes : 0
+  }
+
+  coded(entry: number, granule: number, storedBytes: number, crc32: number): void {
+    this.assemblies.coded(entry, granule, storedBytes, crc32)
+  }
+
+  keepRaw(entry: number, granule: number): void {
+    this.assemblies.keepRaw(entry, granule)
+  }
+
   landed(entry: number, runs: readonly number[], from: number, end: number): void {
     this.assemblies.ended(entry, runs, from, end, true, this.#nowUs)
   }
@@ -235,6 +248,26 @@ export class Storage implements PageStorage {
 
   crc(entry: number, granule: number): number {
     return this.entries.crc(entry, granule)
+  }
+
+  granule(entry: number, granule: number): StoredGranule {
+    return this.entries.granule(entry, granule)
+  }
+
+  encoded(entry: number, granule: number): boolean {
+    return this.entries.encoded(entry, granule)
+  }
+
+  extentBytes(entry: number): number {
+    return this.entries.extentBytes(entry)
+  }
+
+  extentOffset(entry: number, granule: number): number {
+    return this.entries.extentOffsetBytes(entry, granule)
+  }
+
+  unchecked(entry: number): number[] {
+    return this.assemblies.unchecked(entry)
   }
 
   setCrc(entry: number, granule: number, crc32: number): void {

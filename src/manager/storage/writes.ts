@@ -126,7 +126,7 @@ export class Writes {
   /** A sealed entry, which the caller holds: written in its turn, or dropped and counted. */
   admit(entry: number, nowUs: number): void {
     if (this.#shards.length === 0) return
-    const bytes = this.#entries.shape(entry).geometry.extentBytes
+    const bytes = this.#entries.extentBytes(entry)
     if (this.#draining) return this.#count('draining')
     if (bytes > this.#largestBytes) return this.#count('too_large')
     if (!this.#queueWindow.enter(bytes)) return this.#count('queue_full')
@@ -142,7 +142,7 @@ export class Writes {
 
   /** Reserves an extent for a block that is being assembled; null: there is none now, and nothing has changed. */
   beginDirect(entry: number, nowUs: number): { readonly shard: number; readonly offsetBytes: number } | null {
-    const bytes = this.#entries.shape(entry).geometry.extentBytes
+    const bytes = this.#entries.extentBytes(entry)
     if (this.#draining || bytes > this.#largestBytes || this.#direct.has(entry)) return null
     const job = { entry, bytes, sealedUs: nowUs, turn: this.#lastTurn + 1, shard: NONE, extent: NONE, ended: false }
     if (!this.#reserve(job)) return null
@@ -303,11 +303,11 @@ export class Writes {
 
   #send(job: WriteJob): void {
     const { file, writer } = this.#shards[job.shard] as ShardPlace
-    const { granules } = this.#entries.shape(job.entry).geometry
-    const doubles = new Float64Array(granules.length * WRITE.doubles)
-    for (let granule = 0; granule < granules.length; granule++) {
+    const granules = this.#entries.shape(job.entry).geometry.granules.length
+    const doubles = new Float64Array(granules * WRITE.doubles)
+    for (let granule = 0; granule < granules; granule++) {
       doubles[granule * WRITE.doubles + WRITE.poolOffsetBytes] = this.#entries.offsetBytes(job.entry, granule)
-      doubles[granule * WRITE.doubles + WRITE.bytes] = granules[granule]?.bytes as number
+      doubles[granule * WRITE.doubles + WRITE.bytes] = this.#entries.granule(job.entry, granule).bytes
     }
     const fileOffsetBytes = this.#entries.extents.shard(job.shard).offsetBytes(job.extent)
     this.#reserved.set(job.turn, job)
