@@ -23,6 +23,8 @@ export class ManagerFixture {
     | ManagerEffect
     | { readonly kind: 'close-fd' | 'release-mapping' | 'port-release-slots'; readonly number: number }
   )[] = []
+  /** What copy templates were defined from, in order. */
+  readonly templates: { readonly items: Float64Array; readonly codings: Float64Array | undefined }[] = []
   readonly machine: ManagerMachine
   readonly storage: Storage
   nowUs = 1_000
@@ -41,7 +43,10 @@ export class ManagerFixture {
       borrowMapping: () => null,
       releaseMapping: note('release-mapping'),
       readMapping: (_, __, bytes) => new Uint8Array(bytes),
-      defineTemplate: () => this.#next++,
+      defineTemplate: (items, _, codings) => {
+        this.templates.push({ items, codings })
+        return this.#next++
+      },
       releaseTemplate: () => {},
       createSlots: () => ({ slots: this.#next++, clientFd: 101, managerFd: 102, eventFd: 103 }),
       slotWord: () => 0,
