@@ -6,80 +6,17 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { loadNative } from '../binding/load.js'
 import { describeProbe } from '../binding/probe.js'
-import { ConfigError, OrbitError } from '../shared/base/errors.js'
+import { CapabilityError, ConfigError, OrbitError } from '../shared/base/errors.js'
+import { type CodecName, lossy } from '../shared/codec/setting.js'
 import { EngineChild, type EngineCommandLine, ManagerChild } from './demo/children.js'
-import { keyOf, shapeOf } from './demo/content.js'
+import { keyOf } from './demo/content.js'
+import { type DemoOptions, HELP, parseDemo } from './demo/options.js'
+import { relativeErrorMax } from './demo/oracle.js'
 import type { EngineParams, RequestResult } from './demo/protocol.js'
-import { type DemoReport, summarize, tableOf } from './demo/report.js'
+import { type CodecReport, type DemoReport, summarize, tableOf } from './demo/report.js'
 import { type DemoRequest, drawWorkload, readTrace } from './demo/workload.js'
-import { parseSize } from './sizes.js'
-
-const HELP = `Usage: npm run demo -- [flags]
-
-Starts a real Manager and two engine processes, replays a workload whose pages mostly come back from the SSD, kills an
-engine in the middle of a restore, compares every restored byte, and prints a table.
-
-  --json               end with one line of JSON
-  --trace FILE         replay a trace of the Mooncake format instead of the demo's own workload
-  --limit N            at most N requests of the trace (default: all)
-  --block-bytes SIZE   bytes of one block (default 256kb; 64kb with --trace)
-  --route dram|uring   how SSD pages travel: into DRAM during the query, or during the restore (default uring)
-  --pool SIZE          DRAM of the Manager (default 256mb)
-  --ssd SIZE           SSD capacity of the Manager (default 4gb)
-  --dir FOLDER         where the SSD file lies (default: a new folder in TMPDIR)
-`
-
-interface DemoOptions {
-  readonly json: boolean
-  readonly trace: string | null
-  readonly limit: number
-  readonly blockBytes: number
-  readonly route: string
-  readonly pool: string
-  readonly ssd: string
-  readonly dir: string | null
-}
 
 const SEED = 20261129
-
-function parse(argv: readonly string[]): DemoOptions | null {
-  const values = new Map<string, string>()
-  for (let i = 0; i < argv.length; i++) {
-    const name = argv[i] as string
-    if (name === '--help') return null
-    if (name === '--json') values.set(name, 'true')
-    else if (/^--(trace|limit|block-bytes|route|pool|ssd|dir)$/.test(name) && argv[i + 1] !== undefined) {
-      values.set(name, argv[++i] as string)
-    } else throw new ConfigError('config_unknown_flag', `Cannot run the demo with '${name}': --help lists the flags`)
-  }
-  const trace = values.get('--trace') ?? null
-  const size = values.get('--block-bytes') ?? (trace === null ? '256kb' : '64kb')
-  const blockBytes = parseSize(size)
-  const limit = Number(values.get('--limit') ?? Number.MAX_SAFE_INTEGER)
-  const route = values.get('--route') ?? 'uring'
-  if (blockBytes === null || shapeOf(blockBytes) === null || blockBytes > 64 << 20) {
-    throw new ConfigError(
-      'config_bad_value',
-      `Cannot use blocks of '${size}': a multiple of 4kb up to 64mb is expected, for example --block-bytes 256kb`,
-    )
-  }
-  if (!Number.isSafeInteger(limit) || limit < 1 || (route !== 'dram' && route !== 'uring')) {
-    throw new ConfigError(
-      'config_bad_value',
-      'Cannot use these flags: --limit is a number from 1, --route dram or uring',
-    )
-  }
-  return {
-    json: values.has('--json'),
-    trace,
-    limit,
-    blockBytes,
-    route,
-    pool: values.get('--pool') ?? '256mb',
-    ssd: values.get('--ssd') ?? '4gb',
-    dir: values.get('--dir') ?? null,
-  }
-}
 
 /** Where python3 finds the client, or why there is no Python engine. */
 function pythonEngine(): EngineCommandLine | string {
@@ -107,6 +44,48 @@ function managerBinary(): string[] {
   const installed = process.env['ORBITKV_CACHE_MANAGER_BINARY']
   if (installed !== undefined) return [installed]
   return [process.execPath, fileURLToPath(new URL('./cache-manager.js', import.meta.url))]
+}
+
+/** UUID of the CUDA device that the demo's engines use. @throws CapabilityError cuda_unavailable */
+function firstGpu(): string {
+  const { devices, reason } = loadNative().cudaProbe()
+  const [found] = devices.filter(({ failure }) => failure === null)
+  if (found !== undefined) return found.uuid
+  throw new CapabilityError(
+    'cuda_unavailable',
+    `Cannot run the demo with --device gpu: ${reason === '' ? 'the driver lists no device' : reason}; use --device host`,
+  )
+}
+
+/** Pages in host memory need no CUDA device, but ANS does not start without one. */
+function devicesFor(codec: CodecName): string {
+  return codec === 'ans' ? 'all' : 'none'
+}
+
+/** What the Manager says of its codec before it ends; null without one. */
+async function codecReportOf(name: CodecName, manager: ManagerChild): Promise<CodecReport | null> {
+  if (name === 'none') return null
+  return {
+    name,
+    logicalBytes: await manager.metric('orbitkv_storage_codec_bytes_total', 'kind="logical"'),
+    storedBytes: await manager.metric('orbitkv_storage_codec_bytes_total', 'kind="stored"'),
+    itemsRaw: await manager.metric('orbitkv_storage_codec_skips_total'),
+    silent: (await manager.metric('orbitkv_storage_codec_silent_zero')) !== 0,
+  }
+}
+
+/** A lossy codec that stored everything raw would be right and prove nothing; its errors over many vectors have bounds. */
+function codecHolds(codec: CodecReport | null, errors: readonly [number, number]): boolean {
+  if (codec === null) return true
+  const max = relativeErrorMax(codec.name)
+  const close = max === null || errors.every((error, part) => error > 0 && error <= (max[part] as number))
+  return close && !codec.silent && (!lossy(codec.name) || codec.storedBytes < codec.logicalBytes)
+}
+
+function verdictOf(codec: CodecName): string {
+  if (codec === 'fp8') return 'every restored value is the published one, rounded to E4M3'
+  if (lossy(codec)) return 'every restored vector is within the error of its format, and every protected layer exact'
+  return 'every restored byte is the byte that was published'
 }
 
 /** One engine's seat: its process comes and goes, its requests go on. */
@@ -206,8 +185,12 @@ async function run(options: DemoOptions): Promise<DemoReport> {
     skipped.push(`io_uring: ${describeProbe(probe)}`)
     console.error(`io_uring cannot be used here (${describeProbe(probe)}): the demo runs with --ssd-io posix`)
   }
-  const python = pythonEngine()
+  const device = options.device === 'gpu' ? firstGpu() : ''
+  const python = device === '' ? pythonEngine() : 'Python engine: it has no framework that allocates GPU pages'
   if (typeof python === 'string') skipped.push(python)
+  if (options.codec === 'ans' && device === '') {
+    skipped.push('ANS: pages in host memory are stored as they are; see --device gpu')
+  }
   const folder = options.dir ?? mkdtempSync(join(process.env['TMPDIR'] ?? tmpdir(), 'orbitkv-demo-'))
   mkdirSync(join(folder, 'run'), { recursive: true, mode: 0o700 })
   const socketPath = join(folder, 'run', 'demo.sock')
@@ -218,20 +201,19 @@ async function run(options: DemoOptions): Promise<DemoReport> {
     options.trace === null
       ? drawWorkload({ seed: SEED, prefixes: warm, blocksPerPrefix: 64, requests: warm + 128 })
       : readTrace(options.trace, options.limit)
-  const shape = shapeOf(options.blockBytes)
-  if (shape === null || requests.length === 0)
-    throw new ConfigError('config_bad_value', 'Cannot replay an empty workload')
+  if (requests.length === 0) throw new ConfigError('config_bad_value', 'Cannot replay an empty workload')
   const pages = Math.max(...requests.map(({ blocks }) => blocks.length))
   const manager = await ManagerChild.start(
     managerBinary(),
     [
       ...['--pool-size', options.pool, '--ssd-cache-path', cachePath, '--ssd-cache-capacity', options.ssd],
       ...['--bootstrap-socket', socketPath, '--http-addr', '127.0.0.1:0', '--ssd-io', io],
+      ...['--storage-codec', options.codec, '--devices', device === '' ? devicesFor(options.codec) : device],
       ...(options.route === 'uring' ? ['--ssd-read-path', 'uring'] : []),
     ],
     logPath,
   )
-  const params = { socketPath, ...shape, pages }
+  const params = { socketPath, ...options.shape, pages, codec: options.codec, device }
   const engines = [
     new Engine('A', TYPESCRIPT_ENGINE, params),
     new Engine('B', typeof python === 'string' ? TYPESCRIPT_ENGINE : python, params),
@@ -256,12 +238,18 @@ async function run(options: DemoOptions): Promise<DemoReport> {
     const ssdRestoredBytes =
       (await manager.metric('orbitkv_ssd_restore_read_bytes_total')) +
       (await manager.metric('orbitkv_ssd_fill_bytes_total'))
+    const codec = await codecReportOf(options.codec, manager)
     const end = await manager.stop()
     const totals = summarize(results)
     const gaugesAtRest = Object.keys(end.leaks).length
     return {
       ok:
-        totals.mismatches === 0 && gaugesAtRest === 0 && end.gaugesSeen > 0 && end.exitCode === 0 && enginesKilled > 0,
+        totals.mismatches === 0 &&
+        gaugesAtRest === 0 &&
+        end.gaugesSeen > 0 &&
+        end.exitCode === 0 &&
+        enginesKilled > 0 &&
+        codecHolds(codec, totals.relativeErrors),
       ssdRestoredBytes,
       enginesKilled,
       gaugesAtRest,
@@ -272,6 +260,8 @@ async function run(options: DemoOptions): Promise<DemoReport> {
       seconds: Number(((Date.now() - started) / 1000).toFixed(1)),
       io,
       route: options.route,
+      device: options.device,
+      codec,
       engines: engines.map(({ name, line }) => `engine ${name} (${line.language})`),
     }
   } catch (error) {
@@ -286,11 +276,11 @@ async function run(options: DemoOptions): Promise<DemoReport> {
 
 async function main(): Promise<void> {
   try {
-    const options = parse(process.argv.slice(2))
+    const options = parseDemo(process.argv.slice(2))
     if (options === null) return console.log(HELP)
     const report = await run(options)
     console.log(`\n${tableOf(report)}\n`)
-    console.log(report.ok ? '  every restored byte is the byte that was published' : '  NOT OK')
+    console.log(report.ok ? `  ${verdictOf(options.codec)}` : '  NOT OK')
     if (options.json) console.log(JSON.stringify(report))
     if (!report.ok) process.exitCode = 1
   } catch (error) {

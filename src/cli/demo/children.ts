@@ -85,17 +85,22 @@ export class ManagerChild {
       logPath,
       process.env,
     )
-    const serving = await child.next(({ msg }) => msg === 'serving')
-    return new ManagerChild(child, serving.http ?? '')
+    try {
+      const serving = await child.next(({ msg }) => msg === 'serving')
+      return new ManagerChild(child, serving.http ?? '')
+    } catch {
+      const code = await child.exited
+      throw new Error(`The Manager did not start: exit code ${code}; its reason stands on standard error`)
+    }
   }
 
-  /** One counter or gauge, summed over its labels; 0 when it is absent. */
-  async metric(name: string): Promise<number> {
+  /** One counter or gauge, summed over its labels, or over those that contain `label`; 0 when it is absent. */
+  async metric(name: string, label = ''): Promise<number> {
     const text = await (await fetch(`http://${this.http}/metrics`)).text()
     let sum = 0
     for (const line of text.split('\n')) {
-      const match = /^(\w+)(?:\{[^}]*\})? (\S+)$/.exec(line)
-      if (match?.[1] === name) sum += Number(match[2])
+      const match = /^(\w+)(\{[^}]*\})? (\S+)$/.exec(line)
+      if (match?.[1] === name && (match[2] ?? '').includes(label)) sum += Number(match[3])
     }
     return sum
   }

@@ -1,22 +1,24 @@
 import { createInterface } from 'node:readline'
-import { connect, createEngineMemory, type EngineMemory, type OrbitClient } from '../../client/index.js'
+import { connect, type OrbitClient } from '../../client/index.js'
 import { OrbitError } from '../../shared/base/errors.js'
-import { segmentContent } from './content.js'
+import { HEAD_DIM } from './content.js'
+import { Oracle } from './oracle.js'
+import { createPages, type Pages } from './pages.js'
 import type { EngineCommand, EngineEvent, EngineParams, RequestResult } from './protocol.js'
 
 /**
  * A stand-in for an inference engine, without the model: it owns pages, asks for cached prefixes, has them restored,
- * compares every byte, "computes" what is missing and publishes it. One process, one rank.
+ * holds every byte to its oracle, "computes" what is missing and publishes it. One process, one rank.
  */
 class DemoEngine {
   readonly #params: EngineParams
-  readonly #memory: EngineMemory
+  readonly #pages: Pages
   readonly #worker: OrbitClient
   readonly #scheduler: OrbitClient
 
-  private constructor(params: EngineParams, memory: EngineMemory, worker: OrbitClient, scheduler: OrbitClient) {
+  private constructor(params: EngineParams, pages: Pages, worker: OrbitClient, scheduler: OrbitClient) {
     this.#params = params
-    this.#memory = memory
+    this.#pages = pages
     this.#worker = worker
     this.#scheduler = scheduler
   }
@@ -25,7 +27,7 @@ class DemoEngine {
   static async start(params: EngineParams): Promise<DemoEngine> {
     const { socketPath, layers, segmentBytes, pages, name } = params
     const instanceId = Buffer.from(params.instanceId, 'hex')
-    const memory = createEngineMemory(layers * 2 * segmentBytes * pages)
+    const memory = createPages(params.device, layers * 2 * segmentBytes * pages)
     const greeting = { socketPath, engine: name, engineVersion: '1' }
     const worker = await connect({ ...greeting, role: 'worker' })
     await worker.register({
@@ -37,7 +39,7 @@ class DemoEngine {
       ppSize: 1,
       worldSize: 1,
       pageFirst: false,
-      device: { kind: 'host', uuid: new Uint8Array(16) },
+      device: memory.device,
       groups: [{ id: 0, kind: 'full-attention', blockTokens: 64, window: 0 }],
       regions: Array.from({ length: layers }, (_, layer) => ({
         layer: `layer.${String(layer).padStart(3, '0')}`,
@@ -51,10 +53,10 @@ class DemoEngine {
         segmentStrideBytes: segmentBytes * pages,
         dtype: 'bfloat16',
         kvRole: 'packed' as const,
-        headDim: 128,
+        headDim: HEAD_DIM,
         heads: 8,
       })),
-      memory: [memory],
+      memory: [memory.memory],
       slotCount: 16,
     })
     const scheduler = await connect({ ...greeting, role: 'scheduler' })
@@ -69,10 +71,11 @@ class DemoEngine {
   async stop(): Promise<void> {
     await this.#scheduler.close()
     await this.#worker.close()
-    this.#memory.close()
+    this.#pages.close()
   }
 
   async request(id: number, blocks: readonly Buffer[], hanging: () => void = () => {}): Promise<RequestResult> {
+    const oracle = new Oracle(this.#params.codec, this.#params.layers)
     const startedUs = performance.now() * 1000
     const keys = Buffer.concat(blocks)
     const answer = await this.#scheduler.query({
@@ -94,12 +97,12 @@ class DemoEngine {
         await restore
         restored = hits
         restoreUs = performance.now() * 1000 - startedUs
-        mismatches = this.#mismatches(blocks, hits)
+        mismatches = this.#mismatches(blocks, hits, oracle)
       } catch (error) {
         if (!(error instanceof OrbitError)) throw error
       }
     }
-    const publishedBlocks = await this.#computeAndPublish(blocks, restored)
+    const publishedBlocks = await this.#computeAndPublish(blocks, restored, oracle)
     const ready = answer.kind === 'ready' && restored > 0 ? answer : { blocksDram: 0, blocksSsd: 0 }
     return {
       id,
@@ -112,6 +115,7 @@ class DemoEngine {
       restoreUs,
       restoreFailures: hits - restored,
       publishedBlocks,
+      deviation: oracle.sums,
     }
   }
 
@@ -119,42 +123,39 @@ class DemoEngine {
     return this.#params.layers * 2 * this.#params.segmentBytes
   }
 
-  /** The bytes of one segment of one page. */
-  #segment(layer: number, part: 0 | 1, page: number): Uint8Array {
-    const { segmentBytes, pages } = this.#params
-    const at = ((layer * 2 + part) * pages + page) * segmentBytes
-    return this.#memory.view.subarray(at, at + segmentBytes)
-  }
-
-  *#segments(page: number): IterableIterator<{ layer: number; part: 0 | 1; bytes: Uint8Array }> {
-    for (let layer = 0; layer < this.#params.layers; layer++) {
-      for (const part of [0, 1] as const) yield { layer, part, bytes: this.#segment(layer, part, page) }
+  *#segments(page: number): IterableIterator<{ layer: number; part: 0 | 1; at: number }> {
+    const { layers, segmentBytes, pages } = this.#params
+    for (let layer = 0; layer < layers; layer++) {
+      for (const part of [0, 1] as const) yield { layer, part, at: ((layer * 2 + part) * pages + page) * segmentBytes }
     }
   }
 
   /** A byte that the restore does not write must not look right by chance. */
   #poison(pages: number): void {
-    for (let page = 0; page < pages; page++) for (const { bytes } of this.#segments(page)) bytes.fill(0xa5)
+    const poison = new Uint8Array(this.#params.segmentBytes).fill(0xa5)
+    for (let page = 0; page < pages; page++) for (const { at } of this.#segments(page)) this.#pages.write(at, poison)
   }
 
-  #mismatches(blocks: readonly Buffer[], hits: number): number {
+  #mismatches(blocks: readonly Buffer[], hits: number, oracle: Oracle): number {
+    const { segmentBytes } = this.#params
     let wrong = 0
     for (let page = 0; page < hits; page++) {
       const key = blocks[page] as Buffer
       let right = true
-      for (const { layer, part, bytes } of this.#segments(page)) {
-        right = segmentContent(key, layer, part, bytes.length).equals(bytes) && right
+      for (const { layer, part, at } of this.#segments(page)) {
+        const published = oracle.content(key, layer, part, segmentBytes)
+        right = oracle.accepts(layer, part, published, this.#pages.read(at, segmentBytes)) && right
       }
       if (!right) wrong++
     }
     return wrong
   }
 
-  async #computeAndPublish(blocks: readonly Buffer[], from: number): Promise<number> {
+  async #computeAndPublish(blocks: readonly Buffer[], from: number, oracle: Oracle): Promise<number> {
     if (from === blocks.length) return 0
     for (let page = from; page < blocks.length; page++) {
-      for (const { layer, part, bytes } of this.#segments(page)) {
-        bytes.set(segmentContent(blocks[page] as Buffer, layer, part, bytes.length))
+      for (const { layer, part, at } of this.#segments(page)) {
+        this.#pages.write(at, oracle.content(blocks[page] as Buffer, layer, part, this.#params.segmentBytes))
       }
     }
     const pages = Uint32Array.from({ length: blocks.length - from }, (_, i) => from + i)

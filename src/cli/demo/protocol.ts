@@ -3,6 +3,8 @@
  * engines, TypeScript and Python, speak it.
  */
 
+import type { CodecName } from '../../shared/codec/setting.js'
+
 /** What an engine is started with, as one JSON argument. */
 export interface EngineParams {
   readonly socketPath: string
@@ -13,6 +15,10 @@ export interface EngineParams {
   readonly segmentBytes: number
   /** Pages of engine memory: the most blocks that one request has. */
   readonly pages: number
+  /** What the Manager stores pages in: what an engine may expect back. */
+  readonly codec: CodecName
+  /** UUID of the CUDA device that pages lie on; empty: host memory. */
+  readonly device: string
 }
 
 export type EngineCommand =
@@ -46,4 +52,6 @@ export interface RequestResult {
   /** Blocks that were promised but could not be restored: recomputed, as an engine would. */
   readonly restoreFailures: number
   readonly publishedBlocks: number
+  /** Sums of squares over the vectors that TurboQuant restored: K error, K, V error, V. Zeros with other codecs. */
+  readonly deviation: readonly [number, number, number, number]
 }

@@ -1,5 +1,18 @@
+import type { CodecName } from '../../shared/codec/setting.js'
 import { formatSize } from '../sizes.js'
 import type { RequestResult } from './protocol.js'
+
+/** What the Manager counted of its codec. */
+export interface CodecReport {
+  readonly name: CodecName
+  /** Of encoded items: as engines have them, and as they are stored. */
+  readonly logicalBytes: number
+  readonly storedBytes: number
+  /** Items that the codec was given and that are stored raw. */
+  readonly itemsRaw: number
+  /** It coded items and counted no bytes. */
+  readonly silent: boolean
+}
 
 /** The last line of `npm run demo -- --json`. */
 export interface DemoReport {
@@ -26,6 +39,11 @@ export interface DemoReport {
   readonly io: string
   readonly route: string
   readonly engines: readonly string[]
+  readonly device: string
+  /** null without a codec. */
+  readonly codec: CodecReport | null
+  /** Mean square error over mean square of what TurboQuant restored, K and V; zeros with other codecs. */
+  readonly relativeErrors: readonly [k: number, v: number]
 }
 
 /** Value below which `fraction` of the sorted list lies. */
@@ -49,9 +67,30 @@ export function summarize(results: readonly RequestResult[]) {
     restoredBytes: sum(({ restoredBytes }) => restoredBytes),
     restoreFailures: sum(({ restoreFailures }) => restoreFailures),
     mismatches: sum(({ mismatches }) => mismatches),
+    relativeErrors: [relative(results, 0), relative(results, 2)] as const,
     restoreP50Ms: Number((quantile(times, 0.5) / 1000).toFixed(2)),
     restoreP99Ms: Number((quantile(times, 0.99) / 1000).toFixed(2)),
   }
+}
+
+function relative(results: readonly RequestResult[], at: 0 | 2): number {
+  const sum = (place: number) => results.reduce((total, { deviation }) => total + (deviation[place] ?? 0), 0)
+  const power = sum(at + 1)
+  return power === 0 ? 0 : Number((sum(at) / power).toPrecision(4))
+}
+
+function codecRows({ codec, relativeErrors }: DemoReport): (readonly [string, string])[] {
+  if (codec === null) return []
+  const { name, logicalBytes, storedBytes, itemsRaw } = codec
+  const ratio = logicalBytes === 0 ? '' : `, ${((100 * storedBytes) / logicalBytes).toFixed(1)} %`
+  const rows: (readonly [string, string])[] = [
+    ['storage codec', name],
+    ['  encoded bytes', `${formatSize(storedBytes)} for ${formatSize(logicalBytes)}${ratio}`],
+    ['  items kept raw', String(itemsRaw)],
+  ]
+  const [k, v] = relativeErrors
+  if (k > 0 || v > 0) rows.push(['  relative square error, K / V', `${k} / ${v}`])
+  return rows
 }
 
 /** The closing table. */
@@ -66,11 +105,12 @@ export function tableOf(report: DemoReport): string {
     ['bytes restored', formatSize(report.restoredBytes)],
     ['bytes read from SSD, verified', formatSize(report.ssdRestoredBytes)],
     ['query to restored, p50 / p99', `${report.restoreP50Ms} ms / ${report.restoreP99Ms} ms`],
+    ...codecRows(report),
     ['blocks with a wrong byte', String(report.mismatches)],
     ['engines killed in mid-restore', String(report.enginesKilled)],
     ['gauges left over after SIGTERM', `${report.gaugesAtRest} of ${report.gaugesSeen}`],
     ['Manager exit code', String(report.managerExitCode)],
-    ['route, I/O', `${report.route}, ${report.io}`],
+    ['route, I/O, pages', `${report.route}, ${report.io}, ${report.device}`],
     ['time', `${report.seconds} s`],
   ]
   const width = Math.max(...rows.map(([name]) => name.length))

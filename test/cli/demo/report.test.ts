@@ -14,6 +14,7 @@ function result(change: Partial<RequestResult>): RequestResult {
     restoreUs: 1_000,
     restoreFailures: 0,
     publishedBlocks: 1,
+    deviation: [0, 0, 0, 0],
     ...change,
   }
 }
@@ -42,13 +43,18 @@ test('summarize: adds every field; requests that restored nothing are no times',
     restoredBytes: 6_000,
     restoreFailures: 1,
     mismatches: 2,
+    relativeErrors: [0, 0],
     restoreP50Ms: 3,
     restoreP99Ms: 3,
   })
 })
 
 test('summarize: without requests everything is zero', (t) => {
-  t.true(Object.values(summarize([])).every((value) => value === 0))
+  t.true(
+    Object.values(summarize([]))
+      .flat()
+      .every((value) => value === 0),
+  )
 })
 
 test('tableOf: aligned rows with shares of the blocks asked for', (t) => {
@@ -65,6 +71,8 @@ test('tableOf: aligned rows with shares of the blocks asked for', (t) => {
     io: 'uring',
     route: 'dram',
     engines: ['TypeScript', 'Python'],
+    device: 'host',
+    codec: null,
   }
   const lines = tableOf(report).split('\n')
   const cellOf = (name: string) =>
@@ -82,6 +90,22 @@ test('tableOf: aligned rows with shares of the blocks asked for', (t) => {
 })
 
 test('tableOf: no blocks at all is no division by zero', (t) => {
-  const empty = { ...summarize([]), engines: [], skipped: [] } as unknown as DemoReport
+  const empty = { ...summarize([]), engines: [], skipped: [], codec: null } as unknown as DemoReport
   t.false(/NaN|Infinity/.test(tableOf(empty).replace(/undefined/g, '')))
+})
+
+test('summarize: errors of all requests over their power, K and V apart', (t) => {
+  const sums = summarize([result({ deviation: [1, 100, 3, 50] }), result({ deviation: [2, 200, 0, 50] }), result({})])
+  t.deepEqual(sums.relativeErrors, [0.01, 0.03])
+})
+
+test('tableOf: a codec has rows of its own, and none without one', (t) => {
+  const base = { ...summarize([result({ deviation: [1, 100, 3, 100] })]), engines: [], skipped: [] }
+  const codec = { name: 'turboquant-4', logicalBytes: 4_096, storedBytes: 1_024, itemsRaw: 3, silent: false }
+  const text = tableOf({ ...base, codec } as unknown as DemoReport)
+  t.regex(text, /storage codec +turboquant-4\n/)
+  t.regex(text, /encoded bytes +1 KiB for 4 KiB, 25\.0 %\n/)
+  t.regex(text, /items kept raw +3\n/)
+  t.regex(text, /K \/ V +0\.01 \/ 0\.03\n/)
+  t.notRegex(tableOf({ ...base, codec: null } as unknown as DemoReport), /codec|square/)
 })
