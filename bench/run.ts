@@ -17,6 +17,8 @@ const BENCHES: Readonly<Record<string, () => Promise<{ readonly run: Bench }>>> 
   copy: () => import('./copy.js'),
   gather: () => import('./gather.js'),
   codec: () => import('./codec.js'),
+  'restore-codecs': () => import('./restore-codecs.js'),
+  'codec-capacity': () => import('./codec-capacity.js'),
 }
 
 async function main(): Promise<void> {

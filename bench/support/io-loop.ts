@@ -115,9 +115,12 @@ export class IoLoop {
     return (ended / (performance.now() - startMs)) * 1000
   }
 
-  /** Writes all of a file from the pool, `bytes` at a time, in order: `fill` makes the pool bytes of one write first. */
-  fill(target: Target, bytes: number, fill: (poolOffset: number, fileOffset: number) => void): void {
-    for (let fileOffset = 0; fileOffset < target.fileBytes; ) {
+  /**
+   * Writes a file from byte `from` to its end out of the pool, `bytes` at a time, in order: `fill` makes the pool bytes of
+   * one write first.
+   */
+  fill(target: Target, bytes: number, fill: (poolOffset: number, fileOffset: number) => void, from = 0): void {
+    for (let fileOffset = from; fileOffset < target.fileBytes; ) {
       let count = 0
       for (; count < 8 && fileOffset < target.fileBytes; count++, fileOffset += bytes) {
         fill(count * bytes, fileOffset)

@@ -82,15 +82,19 @@ export class RestoreLanes {
 
   /** One restore from the record to the reply; the slot is then done. `bytes`: read from SSD. */
   restore(engine: Engine, plan: readonly Piece[]): { readonly us: number; readonly bytes: number } {
+    return this.restoreList(sourcesOf(engine, plan), engine.bytes)
+  }
+
+  /** The same of SOURCE descriptors; `logicalBytes`: of the pages that they fill. */
+  restoreList(list: List, logicalBytes: number): { readonly us: number; readonly bytes: number } {
     const { seat, talk, ask } = this.#route
     const job = ++this.#jobs
     const slot = job % SLOTS
     this.#native.slotSubmit(this.#client, slot, job, job, 0)
-    const list = sourcesOf(engine, plan)
     const finish = { slots: this.#slots.slots, slot, slotGeneration: job, fence: 0 }
     const admitUs = this.#native.monotonicUs()
     const startMs = performance.now()
-    talk.requests.send(ask({ job, more: 0, bytes: engine.bytes, admitUs, list, ...finish }))
+    talk.requests.send(ask({ job, more: 0, bytes: logicalBytes, admitUs, list, ...finish }))
     let bytes = -1
     seat.await(
       talk,
