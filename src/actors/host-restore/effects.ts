@@ -30,6 +30,11 @@ export function perform(sinks: HostRestoreSinks, effect: HostRestoreEffect): Hos
       // A part that was refused when it was queued will not complete: this is its completion.
       return result < 0 ? { kind: 'stream-completed', tag, result } : null
     }
+    case 'decode': {
+      const { tag, doubles, offset, count, resultBase } = effect
+      const result = sinks.port.decode(sinks.stream, tag, doubles, offset, count, resultBase)
+      return result < 0 ? { kind: 'stream-completed', tag, result } : null
+    }
     case 'poll-fence':
       return { kind: 'fence-read', job: effect.job, value: sinks.native.slotFence(effect.slots, effect.slot) }
     case 'finish-slot':

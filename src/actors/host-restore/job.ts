@@ -47,6 +47,38 @@ export class StoreCursor {
   }
 }
 
+/** Sources in the order in which they became ready; each comes once. */
+export class ReadyQueue {
+  readonly #sources: Int32Array
+  #first = 0
+  #end = 0
+
+  /** `sources`: room for all that will ever come. */
+  constructor(sources: Int32Array) {
+    this.#sources = sources
+  }
+
+  get count(): number {
+    return this.#end - this.#first
+  }
+
+  push(source: number): void {
+    this.#sources[this.#end] = source
+    this.#end += 1
+  }
+
+  /** The next source; only while there is one. */
+  get next(): number {
+    return this.#sources[this.#first] as number
+  }
+
+  shift(): number {
+    const source = this.next
+    this.#first += 1
+    return source
+  }
+}
+
 /** One restore from its first record to its reply. Only the machine changes it. */
 export class RestoreJob {
   readonly id: number
@@ -70,6 +102,8 @@ export class RestoreJob {
   /** Cost of the window memory that the job holds. */
   heldBytes = 0
   ssdBytes = 0
+  /** What the job's next part is, when both kinds are ready. */
+  nextKind: 'copy' | 'decode' = 'copy'
   /** Sources whose copy has not ended. */
   sourcesLeft = 0
   /** The read that serves a source, or -1 for one in DRAM. */
@@ -78,10 +112,9 @@ export class RestoreJob {
   readOffsetBytes: Float64Array = NO_DOUBLES
   /** Copies of a read that have not ended. */
   copiesLeft: Int32Array = NO_INTS
-  /** Sources that may be copied, in the order of their landing. */
-  #ready: Int32Array = NO_INTS
-  #readyFirst = 0
-  #readyEnd = 0
+  /** Sources that may be copied, and those that may be decoded, each in the order of their landing. */
+  #plain = new ReadyQueue(NO_INTS)
+  #encoded = new ReadyQueue(NO_INTS)
   /** The first failure, `cancelled`, `draining`, or ok. */
   status: number = ERROR_CODES.ok
   /** Smallest block that failed, or -1. */
@@ -115,10 +148,13 @@ export class RestoreJob {
     const { reads, scatter, scatterFirst, batches } = this.plan
     this.sourcesLeft = count
     this.readsLeft = reads.length
+    let encoded = 0
+    for (let source = 0; source < count; source++) if (this.encoded(source)) encoded += 1
     // One piece of memory: this is between a request and its first read.
     const memory = new Int32Array(2 * count + reads.length)
     this.readOf = memory.subarray(0, count).fill(NO_READ)
-    this.#ready = memory.subarray(count, 2 * count)
+    this.#encoded = new ReadyQueue(memory.subarray(count, count + encoded))
+    this.#plain = new ReadyQueue(memory.subarray(count + encoded, 2 * count))
     this.copiesLeft = memory.subarray(2 * count)
     this.readOffsetBytes = new Float64Array(reads.length)
     for (let read = 0; read < reads.length; read++) {
@@ -150,19 +186,26 @@ export class RestoreJob {
     return scatter.subarray(scatterFirst[read] as number, scatterFirst[read + 1] as number)
   }
 
+  /** True for a source whose stored bytes are a coding. */
+  encoded(source: number): boolean {
+    return this.field(source, SOURCE.encoded) === 1
+  }
+
   get readyCount(): number {
-    return this.#readyEnd - this.#readyFirst
+    return this.#plain.count + this.#encoded.count
+  }
+
+  /** The sources that are ready for one kind of part. */
+  readyFor(kind: 'copy' | 'decode'): ReadyQueue {
+    return kind === 'copy' ? this.#plain : this.#encoded
   }
 
   pushReady(source: number): void {
-    this.#ready[this.#readyEnd] = source
-    this.#readyEnd += 1
+    this.readyFor(this.encoded(source) ? 'decode' : 'copy').push(source)
   }
 
   shiftReady(): number {
-    const source = this.#ready[this.#readyFirst] as number
-    this.#readyFirst += 1
-    return source
+    return (this.#plain.count > 0 ? this.#plain : this.#encoded).shift()
   }
 
   /** Where a source lies in the pool: in the window, or where the manager has it. */

@@ -1,7 +1,9 @@
+import { CodecWorkspaces } from '../../binding/codec-workspace.js'
 import { opening } from '../../binding/errors.js'
 import { loadNative } from '../../binding/load.js'
 import { endWithLostDevice } from '../../binding/lost-device.js'
 import { invariant } from '../../shared/base/invariant.js'
+import { CODEC_PART_DESCRIPTORS, CodecTally } from '../../shared/codec/lane-series.js'
 import {
   type HostReaderReply,
   replyCodec as readerReplies,
@@ -12,10 +14,12 @@ import { feed, runLane } from '../runtime/loop.js'
 import { sayReady, workerInput } from '../runtime/spawn.js'
 import { LaneTurn } from '../runtime/turn.js'
 import { Actor } from '../runtime/wiring.js'
+import { HOST_RESTORE_HISTOGRAMS, HOST_RESTORE_SERIES } from './counters.js'
 import { type HostRestoreSinks, perform } from './effects.js'
 import { type HostRestoreEffect, type HostRestoreInput, HostRestoreMachine } from './machine.js'
 import { replyCodec, requestCodec } from './messages.js'
 import { HOST_RESTORE_LAYOUT, type HostRestoreParams } from './params.js'
+import { resultsOf } from './parts.js'
 
 /** The port submits no reads and writes for this lane; it carries the stream's completions and the lane's sleep. */
 const PORT_DEPTH = 1
@@ -25,21 +29,25 @@ function main(): void {
   const { seat, params } = workerInput<HostRestoreParams>()
   const native = loadNative()
   const actor = new Actor(seat, (port) => native.wake(port))
-  const { client, readers, pool, parts, storeReads, io } = params
-  const portOptions = { depth: PORT_DEPTH, jobs: parts, results: 0, pool, io, register: false }
-  const { port, completions } = openLanePort(native, actor, portOptions)
+  const { client, readers, pool, parts, storeReads, io, codecBudgetBytes } = params
   const stores = readers.length
-  const options = { ...params, stores, reads: powerOfTwoFrom(storeReads * stores) }
-  const machine = new HostRestoreMachine(options, actor.counters(HOST_RESTORE_LAYOUT))
+  const codedDescriptors = CODEC_PART_DESCRIPTORS
+  const options = { ...params, stores, reads: powerOfTwoFrom(storeReads * stores), codedDescriptors }
+  const portOptions = { depth: PORT_DEPTH, jobs: parts, results: resultsOf(options), pool, io, register: false }
+  const { port, completions, results } = openLanePort(native, actor, portOptions)
+  const counters = actor.counters(HOST_RESTORE_LAYOUT)
+  const machine = new HostRestoreMachine(options, counters, results)
   const nowUs = () => native.monotonicUs()
   const turn = new LaneTurn<HostRestoreInput, HostRestoreEffect>(machine, nowUs)
   const sinks: HostRestoreSinks = {
     native,
     port,
-    stream: opening('device', () => port.openStream(params.device)),
+    stream: opening('device', () => port.openStream(params.device, { codecBudgetBytes: codecBudgetBytes ?? 0 })),
     client: actor.outbox(client, replyCodec),
     readers: readers.map((name) => actor.outbox(name, readerRequests)),
   }
+  const codec = new CodecTally(counters, HOST_RESTORE_SERIES.length, HOST_RESTORE_HISTOGRAMS.length)
+  const workspaces = new CodecWorkspaces(port)
   const readerSaid = (reply: HostReaderReply) => {
     invariant(reply.kind === 'read-done', 'only the manager stops a reader', { kind: reply.kind })
     turn.step(reply)
@@ -66,6 +74,7 @@ function main(): void {
         const at = perform(sinks, effect)
         if (at !== null) said(at)
       })
+      if (codecBudgetBytes !== undefined) workspaces.tell(codec, [sinks.stream])
       return 0
     },
     hasNativeWork: () => machine.inFlight > 0,

@@ -1,14 +1,20 @@
 import { ERROR_CODES, errorCodeName, provesLoss } from '../../shared/base/errors.js'
 import { invariant, unreachable } from '../../shared/base/invariant.js'
 import type { Tally } from '../../shared/base/tally.js'
+import { CodecTally } from '../../shared/codec/lane-series.js'
 import { SOURCE } from '../../shared/layout/descriptors.js'
 import { EMPTY_LIST, listOf } from '../../shared/layout/records.js'
 import { type FinishSlot, finishSlot } from '../../shared/layout/slot-results.js'
 import { FenceWaits } from '../../shared/scheduling/fence-waits.js'
-import { HOST_RESTORE_COUNT as COUNT, HOST_RESTORE_HISTOGRAM as HISTOGRAM } from './counters.js'
+import {
+  HOST_RESTORE_COUNT as COUNT,
+  HOST_RESTORE_HISTOGRAM as HISTOGRAM,
+  HOST_RESTORE_HISTOGRAMS,
+  HOST_RESTORE_SERIES,
+} from './counters.js'
 import { RestoreJob } from './job.js'
 import { type HostRestoreReply, type HostRestoreRequest, RESTORES_MAX } from './messages.js'
-import { type CopyPart, CopyParts, type CopyPartsOptions } from './parts.js'
+import { type CopyPart, CopyParts, type CopyPartsOptions, type EndedPart, resultsOf } from './parts.js'
 import { type AskReader, OutstandingReads, type OutstandingReadsOptions } from './reads.js'
 
 /**
@@ -31,7 +37,8 @@ import { type AskReader, OutstandingReads, type OutstandingReadsOptions } from '
  * - a window unit is given back only when its read has ended and no part on the stream names it; units never overlap;
  * - reads outstanding at one reader never exceed `storeReads` (at most CLIENT_READS_MAX); parts never exceed `parts`;
  * - a granule that several sources name is read once; a message to a reader is part of one planned batch;
- * - only a granule that a reader called verified is copied; sources in DRAM are copied without a read;
+ * - only a granule that a reader called verified is copied or decoded; sources in DRAM are so without a read; what the
+ *   stream refuses to decode is damaged, wherever it lay;
  * - jobs take turns for reads and for parts; the job whose turn meets a full window is served first when memory
  *   returns, and no job holds the last eighth of the window alone, so that small restores pass large ones;
  * - after a failure or cancel nothing of the job starts; what is with readers or the stream ends before the slot is
@@ -42,6 +49,8 @@ import { type AskReader, OutstandingReads, type OutstandingReadsOptions } from '
  */
 export class HostRestoreMachine {
   readonly #tally: Tally
+  readonly #codec: CodecTally
+  readonly #results: Uint32Array
   readonly #reads: OutstandingReads
   readonly #jobs = new Map<number, RestoreJob>()
   /** Jobs with reads to ask for; the job at the front has the next turn. */
@@ -54,8 +63,12 @@ export class HostRestoreMachine {
   #stopping = false
   #stopped = false
 
-  constructor(options: HostRestoreOptions, tally: Tally) {
+  /** @param results where the port writes what decodings say: resultsOf(options) at least */
+  constructor(options: HostRestoreOptions, tally: Tally, results: Uint32Array = NO_RESULTS) {
+    invariant(results.length >= resultsOf(options), 'every part has room for its results', { parts: options.parts })
     this.#tally = tally
+    this.#codec = new CodecTally(tally, HOST_RESTORE_SERIES.length, HOST_RESTORE_HISTOGRAMS.length)
+    this.#results = results
     this.#reads = new OutstandingReads(options)
     this.#parts = new CopyParts(options)
   }
@@ -204,7 +217,7 @@ export class HostRestoreMachine {
   #startCopies(out: HostRestoreEffect[]): void {
     while (this.#copiers.length > 0 && this.#parts.freeCount > 0) {
       const job = this.#copiers.shift() as RestoreJob
-      out.push(this.#parts.take(job))
+      out.push(this.#parts.take(job, this.#nowUs))
       if (job.readyCount > 0) this.#copiers.push(job)
     }
   }
@@ -214,11 +227,27 @@ export class HostRestoreMachine {
     if (part === null) return this.#tally.add(COUNT.completionsStray, 1)
     const { job, sources } = part
     for (const source of sources) this.#copyEnded(job, source)
-    if (result < 0) {
-      job.fail(ERROR_CODES.io_copy_failed, sources)
-      this.#stopStarting(job, out)
-    }
+    const healthy = result < 0 ? this.#partFailed(part, result) : part.kind === 'copy' || this.#decoded(part)
+    if (!healthy) this.#stopStarting(job, out)
     if (job.over) this.#end(job, out)
+  }
+
+  #partFailed({ kind, job, sources }: EndedPart, result: number): false {
+    if (kind === 'decode') this.#codec.batchFailed(kind)
+    const noRoom = kind === 'decode' && result === NO_WORKSPACE
+    job.fail(noRoom ? ERROR_CODES.capacity_codec : ERROR_CODES.io_copy_failed, sources)
+    return false
+  }
+
+  /** What a part of decodings says: true when every one of its sources is a coding. The others are damaged. */
+  #decoded({ job, sources, resultBase, count, storedBytes, sinceUs }: EndedPart): boolean {
+    const refused = sources.filter((_, each) => this.#results[resultBase + each] !== 0)
+    const durationUs = this.#nowUs - sinceUs
+    this.#codec.batchEnded({ op: 'decode', segments: count, storedBytes, damaged: refused.length, durationUs })
+    if (refused.length === 0) return true
+    for (const source of refused) job.damaged.add(job.field(source, SOURCE.generation))
+    job.fail(ERROR_CODES.codec_damaged, refused)
+    return false
   }
 
   /** The copy of a source ended, well or not, or will never start. The last one of a read frees its memory. */
@@ -310,6 +339,10 @@ export class HostRestoreMachine {
     this.#tally.set(COUNT.jobsFenced, this.#fences.size)
   }
 }
+
+const NO_RESULTS = new Uint32Array(0)
+/** -ENOMEM: what a codec says when an item does not fit its workspace. */
+const NO_WORKSPACE = -12
 
 export interface HostRestoreOptions extends OutstandingReadsOptions, CopyPartsOptions {}
 

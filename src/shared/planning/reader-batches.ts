@@ -212,7 +212,13 @@ class Planner {
   }
 }
 
-const BYTES_FIELDS = [SOURCE.bytes, SOURCE.segmentBytes, SOURCE.segmentStrideBytes, SOURCE.crc32] as const
+const BYTES_FIELDS = [
+  SOURCE.bytes,
+  SOURCE.segmentBytes,
+  SOURCE.segmentStrideBytes,
+  SOURCE.crc32,
+  SOURCE.encoded,
+] as const
 
 function sameBytes(sources: List, a: number, b: number): boolean {
   return BYTES_FIELDS.every((at) => field(sources, a, at) === field(sources, b, at))

@@ -96,6 +96,7 @@ const GRANULE_FIELDS = [
   SOURCE.segmentBytes,
   SOURCE.segmentStrideBytes,
   SOURCE.crc32,
+  SOURCE.encoded,
 ] as const
 
 function sameGranule(sources: List, a: number, b: number): boolean {

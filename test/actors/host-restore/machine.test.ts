@@ -1,13 +1,15 @@
 import test from 'ava'
 import fc from 'fast-check'
-import { HOST_RESTORE_COUNT as COUNT } from '../../../src/actors/host-restore/counters.js'
+import { HOST_RESTORE_COUNT as COUNT, HOST_RESTORE_SERIES } from '../../../src/actors/host-restore/counters.js'
 import {
   type HostRestoreEffect,
   type HostRestoreInput,
   HostRestoreMachine,
 } from '../../../src/actors/host-restore/machine.js'
+import { resultsOf } from '../../../src/actors/host-restore/parts.js'
 import { ERROR_CODES } from '../../../src/shared/base/errors.js'
 import { KIB, MIB, PAGE_BYTES } from '../../../src/shared/base/units.js'
+import { CODEC_COUNT } from '../../../src/shared/codec/lane-series.js'
 import { COPY, NO_OFFSET, READ, SOURCE } from '../../../src/shared/layout/descriptors.js'
 import { listOf } from '../../../src/shared/layout/records.js'
 import { terminalStateOf } from '../../../src/shared/layout/slot-states.js'
@@ -18,7 +20,16 @@ import { PlainTally } from '../../support/plain-tally.js'
 
 const STORES = 2
 const WINDOW = { windowOffsetBytes: 64 * MIB, windowBytes: 3 * MIB }
-const OPTIONS = { ...WINDOW, stores: STORES, storeReads: 6, reads: 8, parts: 2, partDescriptors: 3 }
+const OPTIONS = {
+  ...WINDOW,
+  stores: STORES,
+  storeReads: 6,
+  reads: 8,
+  parts: 2,
+  partDescriptors: 3,
+  codedDescriptors: 2,
+}
+const RESULTS = resultsOf(OPTIONS)
 const SIZES = [4096, 8192, 300 * KIB, MIB]
 const RESIDENT_BASE = 512 * MIB
 
@@ -29,6 +40,8 @@ interface Machine {
   readonly stopped: boolean
 }
 
+type Make = (tally: PlainTally, results: Uint32Array) => Machine
+
 /** One source: a granule of a stored generation, or one in DRAM. */
 interface SourceSpec {
   generation: number
@@ -36,11 +49,14 @@ interface SourceSpec {
   resident: boolean
 }
 
+type Failure = 'none' | 'device' | 'memory'
+const ERRNO = { none: 0, device: -5, memory: -12 } as const
 type ReadOutcome = 'verified' | 'damaged' | 'short' | 'eio'
 type Command =
   | { act: 'restore'; sources: SourceSpec[]; cut: number; fence: number }
   | { act: 'read'; pick: number; outcome: ReadOutcome }
-  | { act: 'part'; pick: number; failed: boolean }
+  /** `refused`: bit i % 8 is set for the sources that the codec refuses. */
+  | { act: 'part'; pick: number; failed: Failure; refused: number }
   | { act: 'stray'; pick: number }
   | { act: 'fence'; pick: number }
   | { act: 'cancel'; pick: number }
@@ -57,7 +73,12 @@ const WELL = {
     pick: fc.nat({ max: 99 }),
     outcome: fc.constant<ReadOutcome>('verified'),
   }),
-  part: fc.record({ act: fc.constant('part' as const), pick: fc.nat({ max: 99 }), failed: fc.constant(false) }),
+  part: fc.record({
+    act: fc.constant('part' as const),
+    pick: fc.nat({ max: 99 }),
+    failed: fc.constant('none' as const),
+    refused: fc.constant(0),
+  }),
 }
 const command: fc.Arbitrary<Command> = fc.oneof(
   fc.record({
@@ -76,14 +97,19 @@ const command: fc.Arbitrary<Command> = fc.oneof(
     pick: fc.nat({ max: 99 }),
     outcome: fc.constantFrom<ReadOutcome[]>('verified', 'damaged', 'short', 'eio'),
   }),
-  fc.record({ act: fc.constant('part' as const), pick: fc.nat({ max: 99 }), failed: fc.boolean() }),
+  fc.record({
+    act: fc.constant('part' as const),
+    pick: fc.nat({ max: 99 }),
+    failed: fc.constantFrom<Failure>('none', 'none', 'device', 'memory'),
+    refused: fc.nat({ max: 255 }),
+  }),
   fc.record({ act: fc.constant('stray' as const), pick: fc.nat({ max: 99 }) }),
   fc.record({ act: fc.constant('fence' as const), pick: fc.nat({ max: 99 }) }),
   fc.record({ act: fc.constant('cancel' as const), pick: fc.nat({ max: 99 }) }),
   fc.record({ act: fc.constant('tick' as const), us: fc.nat({ max: 5000 }) }),
 )
 
-type Part = HostRestoreEffect & { kind: 'copy' }
+type Part = Extract<HostRestoreEffect, { readonly doubles: Float64Array }>
 
 interface AskedRead {
   readonly tag: number
@@ -119,6 +145,11 @@ interface Known {
 function fileOffsetOf(spec: SourceSpec): number {
   return spec.generation * 16 * MIB + spec.granule * MIB
 }
+/** Some stored granules are codings, a little shorter than their room. */
+function encoded({ generation, granule }: SourceSpec): boolean {
+  return generation >= 4 && granule < 3 && (generation + granule) % 2 === 0
+}
+const storedOf = (spec: SourceSpec) => (SIZES[spec.granule] as number) - (encoded(spec) ? 12 : 0)
 const storeOf = (spec: SourceSpec) => spec.generation % STORES
 /** Blocks of the request are numbered backwards, so that order and number differ. */
 const pairOf = (position: number, count: number) => count - 1 - position
@@ -132,6 +163,7 @@ class Run {
   readonly stream = new FakeDevice<Part>()
   readonly memory = new Map<number, string>()
   readonly tally = new PlainTally()
+  readonly results = new Uint32Array(RESULTS)
   readonly open = new Map<number, Known>()
   readonly machine: Machine
   readonly ended: number[] = []
@@ -141,8 +173,8 @@ class Run {
   stopRequested = false
   stoppedReplies = 0
 
-  constructor(make: (tally: PlainTally) => Machine) {
-    this.machine = make(this.tally)
+  constructor(make: Make) {
+    this.machine = make(this.tally, this.results)
   }
 
   feed(input: HostRestoreInput): void {
@@ -173,6 +205,7 @@ class Run {
       case 'ask-reader':
         return this.#askedReader(effect)
       case 'copy':
+      case 'decode':
         return this.#queuedPart(effect)
       case 'poll-fence':
         demand((this.open.get(effect.job)?.fence ?? 0) > 0 && effect.slot === effect.job, 'a fence is polled for a job')
@@ -234,7 +267,17 @@ class Run {
   }
 
   #queuedPart(part: Part): void {
-    demand(part.count >= 1 && part.count <= OPTIONS.partDescriptors, 'a part is bounded and not empty')
+    const max = part.kind === 'copy' ? OPTIONS.partDescriptors : OPTIONS.codedDescriptors
+    demand(part.count >= 1 && part.count <= max, 'a part is bounded and not empty')
+    if (part.kind === 'decode') {
+      demand(part.resultBase >= 0 && part.resultBase + part.count <= RESULTS, 'results have their room')
+      for (const other of this.stream.inFlight) {
+        if (other.kind === 'copy') continue
+        const apart =
+          other.resultBase + other.count <= part.resultBase || part.resultBase + part.count <= other.resultBase
+        demand(apart, 'results never overlap')
+      }
+    }
     const known = this.#jobOfPart(part)
     demand(known.status === 0 && known.fence <= known.fenceSeen, 'only a healthy job copies')
     this.#eachCopy(part, (at, position) => {
@@ -244,6 +287,11 @@ class Run {
       known.submitted.add(position)
       demand(spec.resident || known.verified.has(fileOffsetOf(spec)), 'only what was verified is copied')
       demand(part.doubles[at + COPY.itemCount] === position + 7, 'with the items that were asked')
+      demand(encoded(spec) === (part.kind === 'decode'), 'codings are decoded, others copied')
+      demand(
+        part.doubles[at + COPY.storedBytes] === (encoded(spec) ? storedOf(spec) : 0),
+        'with the bytes that are stored',
+      )
     })
     known.partsInFlight += 1
     this.stream.submit({ ...part, doubles: part.doubles })
@@ -406,11 +454,28 @@ class Run {
       }
     })
     known.partsInFlight -= 1
-    if (command.failed) {
-      if (known.status === 0) known.status = ERROR_CODES.io_copy_failed
+    const { failed } = command
+    if (failed !== 'none') {
+      const noRoom = failed === 'memory' && part.kind === 'decode'
+      if (known.status === 0) known.status = noRoom ? ERROR_CODES.capacity_codec : ERROR_CODES.io_copy_failed
       this.#fail(known, (_, position) => positions.includes(position))
-    } else for (const position of positions) known.copied.add(position)
-    this.feed({ kind: 'stream-completed', tag: part.tag, result: command.failed ? -5 : 0 })
+      if (part.kind === 'decode') this.results.fill(1, part.resultBase, part.resultBase + part.count)
+    } else {
+      for (const position of positions) known.copied.add(position)
+      if (part.kind === 'decode') this.#decoded(known, positions, part.resultBase, command.refused)
+    }
+    this.feed({ kind: 'stream-completed', tag: part.tag, result: ERRNO[failed] })
+    this.results.fill(0) // results are looked at once
+  }
+
+  /** Writes what the stream says of its decodings. */
+  #decoded(known: Known, positions: readonly number[], resultBase: number, refused: number): void {
+    const no = positions.filter((position) => ((refused >> (position % 8)) & 1) === 1)
+    for (const [each, position] of positions.entries()) this.results[resultBase + each] = no.includes(position) ? 1 : 0
+    if (no.length === 0) return
+    if (known.status === 0) known.status = ERROR_CODES.codec_damaged
+    for (const position of no) known.damaged.add((known.sources[position] as SourceSpec).generation)
+    this.#fail(known, (_, position) => no.includes(position))
   }
 
   #fail(known: Known, failed: (spec: SourceSpec, position: number) => boolean): void {
@@ -435,7 +500,7 @@ class Run {
     for (let round = 0; round < 2000 && this.open.size > 0; round++) {
       this.run({ act: 'tick', us: 2000 })
       this.run({ act: 'read', pick: round, outcome: 'verified' })
-      this.run({ act: 'part', pick: round, failed: false })
+      this.run({ act: 'part', pick: round, failed: 'none', refused: 0 })
     }
     demand(this.open.size === 0 && this.machine.idle, 'everything drains')
     for (const gauge of [
@@ -462,20 +527,21 @@ function sourceOf(job: number, spec: SourceSpec, position: number, count: number
   numbers[SOURCE.file] = job
   numbers[SOURCE.fileOffsetBytes] = fileOffsetOf(spec)
   numbers[SOURCE.bytes] = SIZES[spec.granule] as number
-  numbers[SOURCE.segmentBytes] = SIZES[spec.granule] as number
+  numbers[SOURCE.segmentBytes] = storedOf(spec)
   numbers[SOURCE.segmentStrideBytes] = SIZES[spec.granule] as number
   numbers[SOURCE.crc32] = spec.granule + 1
   numbers[SOURCE.generation] = spec.generation
   numbers[SOURCE.firstItem] = 0
   numbers[SOURCE.itemCount] = position + 7
   numbers[SOURCE.pair] = pairOf(position, count)
+  numbers[SOURCE.encoded] = encoded(spec) ? 1 : 0
   numbers[SOURCE.key] = Math.floor(spec.generation / 2)
   return numbers
 }
 
-const real = (tally: PlainTally): Machine => new HostRestoreMachine(OPTIONS, tally)
+const real: Make = (tally, results) => new HostRestoreMachine(OPTIONS, tally, results)
 
-function property(make: (tally: PlainTally) => Machine) {
+function property(make: Make) {
   return fc.property(fc.array(command, { maxLength: 50 }), fc.boolean(), (steps, stop) => {
     const run = new Run(make)
     for (const step of steps) run.run(step)
@@ -487,8 +553,8 @@ function property(make: (tally: PlainTally) => Machine) {
 /** Wraps the machine, so that a twin changes one thing only. */
 class Twin implements Machine {
   readonly inner: HostRestoreMachine
-  constructor(tally: PlainTally) {
-    this.inner = new HostRestoreMachine(OPTIONS, tally)
+  constructor(tally: PlainTally, results: Uint32Array) {
+    this.inner = new HostRestoreMachine(OPTIONS, tally, results)
   }
   get idle() {
     return this.inner.idle
@@ -523,7 +589,7 @@ test('host-restore: the property catches a twin that takes a failed read for a l
     }
   }
   const found = fc.check(
-    property((tally) => new Credulous(tally)),
+    property((tally, results) => new Credulous(tally, results)),
     { numRuns: 500, seed: 20261129 },
   )
   t.regex(String(found.errorInstance), /violated/)
@@ -538,16 +604,99 @@ test('host-restore: the property catches a twin that hears of copies before they
     override settle(out: HostRestoreEffect[]): void {
       const from = out.length
       super.settle(out)
-      const copies = out.slice(from).filter((effect) => effect.kind === 'copy')
+      const copies = out.slice(from).filter((effect) => effect.kind === 'copy' || effect.kind === 'decode')
       for (const { tag } of copies) super.step({ kind: 'stream-completed', tag, result: 0 }, out)
       if (copies.length > 0) this.settle(out)
     }
   }
   const found = fc.check(
-    property((tally) => new Hasty(tally)),
+    property((tally, results) => new Hasty(tally, results)),
     { numRuns: 500, seed: 20261129 },
   )
   t.regex(String(found.errorInstance), /violated/)
+})
+
+test('host-restore: the property catches a twin that takes a refused decoding for done', (t) => {
+  class Trusting extends Twin {
+    readonly #results: Uint32Array
+    constructor(tally: PlainTally, results: Uint32Array) {
+      super(tally, results)
+      this.#results = results
+    }
+    override step(input: HostRestoreInput, out: HostRestoreEffect[]): void {
+      if (input.kind === 'stream-completed' && input.result === 0) this.#results.fill(0)
+      super.step(input, out)
+    }
+  }
+  const found = fc.check(
+    property((tally, results) => new Trusting(tally, results)),
+    { numRuns: 500, seed: 20261130 },
+  )
+  t.regex(String(found.errorInstance), /violated/)
+})
+
+test('host-restore: the property catches a twin that blames the disk for a workspace without room', (t) => {
+  class Blaming extends Twin {
+    override step(input: HostRestoreInput, out: HostRestoreEffect[]): void {
+      super.step(input.kind === 'stream-completed' && input.result < 0 ? { ...input, result: -5 } : input, out)
+    }
+  }
+  const found = fc.check(
+    property((tally, results) => new Blaming(tally, results)),
+    { numRuns: 500, seed: 20261130 },
+  )
+  t.regex(String(found.errorInstance), /violated/)
+})
+
+const CODED: SourceSpec = { generation: 4, granule: 0, resident: false }
+const CODED_RESIDENT: SourceSpec = { generation: 6, granule: 0, resident: true }
+const PLAIN: SourceSpec = { generation: 1, granule: 0, resident: false }
+
+test('host-restore: codings and copies of one job have their parts in turn, however they land', (t) => {
+  const run = new Run(real)
+  const sources = [CODED, PLAIN, CODED, PLAIN, CODED, PLAIN]
+  run.run({ act: 'restore', sources, cut: 0, fence: 0 })
+  const out: HostRestoreEffect[] = []
+  for (const { batch, tag } of run.readers.inFlight)
+    run.machine.step({ kind: 'read-done', batch, index: tag, status: 0 }, out)
+  run.machine.settle(out)
+  const parts = out.filter((effect) => effect.kind === 'copy' || effect.kind === 'decode')
+  t.deepEqual(
+    parts.map(({ kind, count }) => [kind, count]),
+    [
+      ['copy', 3],
+      ['decode', 2],
+    ],
+  )
+})
+
+test('host-restore: what is refused is damaged wherever it lay, and the slot is left to the manager', (t) => {
+  const run = new Run(real)
+  run.run({ act: 'restore', sources: [PLAIN, CODED_RESIDENT], cut: 0, fence: 0 })
+  t.is(run.stream.inFlight[0]?.kind, 'decode')
+  run.run({ act: 'part', pick: 0, failed: 'none', refused: 255 })
+  run.run({ act: 'read', pick: 0, outcome: 'verified' })
+  t.deepEqual(run.ended, [1])
+  t.is(run.tally.at(COUNT.damagedGenerations), 1)
+  t.is(run.tally.at(HOST_RESTORE_SERIES.length + CODEC_COUNT.decodeFailures), 1)
+  t.is(run.tally.at(HOST_RESTORE_SERIES.length + CODEC_COUNT.decodedBytes), 4084)
+})
+
+test('host-restore: a workspace without room fails the restore and damages nothing', (t) => {
+  const run = new Run(real)
+  run.run({ act: 'restore', sources: [CODED_RESIDENT], cut: 0, fence: 0 })
+  run.run({ act: 'part', pick: 0, failed: 'memory', refused: 0 })
+  t.deepEqual(run.ended, [1])
+  t.is(run.tally.at(COUNT.damagedGenerations), 0)
+  t.is(run.tally.at(COUNT.restoresFailed), 1)
+})
+
+test('host-restore: a lane that was told of no codec refuses codings', (t) => {
+  const { codedDescriptors: _, ...plain } = OPTIONS
+  const run = new Run((tally) => new HostRestoreMachine(plain, tally))
+  t.throws(() => run.run({ act: 'restore', sources: [CODED_RESIDENT], cut: 0, fence: 0 }), {
+    message: /told of no codec/,
+  })
 })
 
 test('host-restore: a small restore passes a large one that fills its share of the window', (t) => {
@@ -558,7 +707,7 @@ test('host-restore: a small restore passes a large one that fills its share of t
   const small = run.readers.inFlight.findIndex((read) => read.job === 2)
   t.true(small >= 0)
   run.run({ act: 'read', pick: small, outcome: 'verified' })
-  run.run({ act: 'part', pick: 0, failed: false })
+  run.run({ act: 'part', pick: 0, failed: 'none', refused: 0 })
   t.deepEqual(run.ended, [2])
 })
 
@@ -571,7 +720,7 @@ test('host-restore: large restores take turns, so that they progress together', 
     const job = run.readers.inFlight[0]?.job ?? -1
     reads.push(job)
     run.run({ act: 'read', pick: 0, outcome: 'verified' })
-    run.run({ act: 'part', pick: 0, failed: false })
+    run.run({ act: 'part', pick: 0, failed: 'none', refused: 0 })
   }
   t.deepEqual([...run.ended].sort(), [1, 2])
   t.true(reads.indexOf(2) < 4 && reads.lastIndexOf(1) > 6, String(reads))
@@ -593,7 +742,7 @@ test('host-restore: layers of one page share one read and land where each belong
   t.is(run.tally.at(COUNT.readsShared), 2)
   run.run({ act: 'read', pick: 0, outcome: 'verified' })
   t.is(run.stream.inFlight[0]?.count, 3)
-  run.run({ act: 'part', pick: 0, failed: false })
+  run.run({ act: 'part', pick: 0, failed: 'none', refused: 0 })
   t.deepEqual(run.ended, [1])
 })
 
@@ -616,14 +765,17 @@ test('host-restore: sources in DRAM are copied with no read', (t) => {
   const run = new Run(real)
   run.run({ act: 'restore', sources: [{ generation: 1, granule: 1, resident: true }], cut: 0, fence: 0 })
   t.is(run.readers.inFlight.length, 0)
-  run.run({ act: 'part', pick: 0, failed: false })
+  run.run({ act: 'part', pick: 0, failed: 'none', refused: 0 })
   t.deepEqual(run.ended, [1])
 })
 
 test('host-restore: with no SSD it needs no window; with one it must have room', (t) => {
   const dramOnly = { ...OPTIONS, stores: 0, windowBytes: 0 }
-  t.true(new HostRestoreMachine(dramOnly, new PlainTally()).idle)
-  t.throws(() => new HostRestoreMachine({ ...dramOnly, stores: 1 }, new PlainTally()), { message: /holds a granule/ })
+  t.true(new HostRestoreMachine(dramOnly, new PlainTally(), new Uint32Array(RESULTS)).idle)
+  const stored = { ...dramOnly, stores: 1 }
+  t.throws(() => new HostRestoreMachine(stored, new PlainTally(), new Uint32Array(RESULTS)), {
+    message: /holds a granule/,
+  })
 })
 
 test('host-restore: a failed read asks the readers to drop what waits and holds the slot until the rest has ended', (t) => {
