@@ -1,4 +1,5 @@
 import { KIB, MIB } from '../src/shared/base/units.js'
+import { deviceCodes } from './support/device-codes.js'
 import type { BenchOptions } from './support/options.js'
 import { compileControl, RawControl } from './support/raw-control.js'
 import { estimate, median, ratios, rounded } from './support/statistics.js'
@@ -8,6 +9,7 @@ import { estimate, median, ratios, rounded } from './support/statistics.js'
  * Every backend of this processor at 16 MiB, 256 KiB and 4 KiB of 16-bit values. Control: memcpy of as many bytes on the
  * same core, sample by sample in turns (bench/native/codec_rates.cc).
  * Does not show: the lanes, several cores at once, or data out of caches for the small sizes.
+ * With `--device cuda:N` the question is that of a GPU: see support/device-codes.ts.
  */
 
 const SIZES = [16 * MIB, 256 * KIB, 4 * KIB]
@@ -31,6 +33,7 @@ const LOADS: readonly Load[] = [
 ]
 
 export async function run(options: BenchOptions, say: (line: string) => void): Promise<object> {
+  if (options.device !== 'host') return deviceCodes(options, say)
   const rates = new RawControl(compileControl('codec_rates'), [])
   const rows = []
   const absent = new Set<string>()

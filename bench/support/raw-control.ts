@@ -1,5 +1,5 @@
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process'
-import { existsSync, mkdirSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
@@ -27,6 +27,33 @@ export function compileControl(name: string): string {
   const sources = [`bench/native/${name}.cc`, ...SHARED].map((path) => join(root, path))
   const flags = ['-std=c++20', '-O3', '-DNDEBUG', '-Wall', '-Wextra', '-I', join(root, 'native')]
   execFileSync(COMPILER, [...flags, '-o', program, ...sources], { stdio: 'inherit' })
+  return program
+}
+
+/**
+ * Links bench/native/NAME.cc with the addon's own objects, which the build has left, and returns the program: what works on
+ * a device shares everything with the product but the road to it. @throws Refusal without a compiler or the objects
+ */
+export function linkControl(name: string): string {
+  if (spawnSync(COMPILER, ['--version']).status !== 0) {
+    throw new Refusal(`Cannot compile the raw control: ${COMPILER} is not installed (Debian package g++)`)
+  }
+  const root = rootFolder()
+  const objects = join(root, 'build/native/CMakeFiles/orbitkv_objects.dir/native')
+  if (!existsSync(objects)) {
+    throw new Refusal(`Cannot link the raw control: ${objects} is not here, the addon was built elsewhere`)
+  }
+  const parts = ['base', 'codec', 'cuda', 'device', 'memory', 'nvcomp', 'shim'].flatMap((folder) =>
+    existsSync(join(objects, folder))
+      ? readdirSync(join(objects, folder)).map((file) => join(objects, folder, file))
+      : [],
+  )
+  const folder = join(root, 'build', 'bench')
+  mkdirSync(folder, { recursive: true })
+  const program = join(folder, name)
+  const flags = ['-std=c++20', '-O2', '-Wall', '-Wextra', '-pthread', '-I', join(root, 'native')]
+  const sources = [join(root, `bench/native/${name}.cc`), ...parts, join(objects, 'port', 'completion_sink.cc.o')]
+  execFileSync(COMPILER, [...flags, '-o', program, ...sources, '-ldl'], { stdio: 'inherit' })
   return program
 }
 
