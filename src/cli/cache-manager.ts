@@ -5,6 +5,7 @@ import { type LaneDeath, type ManagerEvents, RunningManager } from '../control/m
 import { type HttpServer, openHttpServer } from '../http/server.js'
 import { OrbitError } from '../shared/base/errors.js'
 import { type CodecName, lossy } from '../shared/codec/setting.js'
+import { reasonsOf } from '../shared/layout/coded-layers.js'
 import { describeFlags, type FlagValues, parseFlags } from './flags.js'
 import { configOf, parseAddress } from './manager-config.js'
 import { formatSize } from './sizes.js'
@@ -49,7 +50,7 @@ async function run(flags: FlagValues): Promise<number> {
     )
     process.exit(EXIT_BROKEN)
   }
-  const manager = await RunningManager.start(config, died, eventsTo(log))
+  const manager = await RunningManager.start(config, died, eventsTo(log, config.codec.name))
   const { report } = manager
   const server = await orDrain(
     manager,
@@ -108,7 +109,7 @@ async function run(flags: FlagValues): Promise<number> {
 }
 
 /** What happens to routes while the Manager runs goes to the log. */
-function eventsTo(log: pino.Logger): ManagerEvents {
+function eventsTo(log: pino.Logger, codec: CodecName): ManagerEvents {
   let warned = false
   return {
     ssdFellBack: (failure) =>
@@ -118,6 +119,11 @@ function eventsTo(log: pino.Logger): ManagerEvents {
       if (!warned) log.warn('a rank registered that cuFile does not reach: its SSD reads and writes go by io_uring')
       warned = true
     },
+    codecChosen: (layers) =>
+      log[layers.coded === 0 ? 'warn' : 'info'](
+        { codec, layersCoded: layers.coded, layersRaw: Object.fromEntries(reasonsOf(layers)) },
+        'an instance sealed: layers that the codec takes, and why it does not take the others',
+      ),
   }
 }
 

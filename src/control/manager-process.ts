@@ -16,6 +16,9 @@ import { ACTOR, MANAGER_ENTRY } from '../manager/params.js'
 import { managerLayout } from '../manager/series.js'
 import { CapabilityError } from '../shared/base/errors.js'
 import { invariant } from '../shared/base/invariant.js'
+import { RAW_REASONS } from '../shared/codec/coding.js'
+import type { CodedLayers } from '../shared/layout/coded-layers.js'
+import { listAt } from '../shared/layout/records.js'
 import { type ManagerConfig, type ResolvedConfig, resolveConfig, windowBytesOf } from './config.js'
 import { Crew } from './crew.js'
 import { checkDescriptorLimit } from './descriptors.js'
@@ -41,6 +44,8 @@ export interface ManagerEvents {
   ssdFellBack?(failure: SsdFailure): void
   /** A rank registered that cuFile does not reach, on a Manager that has it. */
   rankByUring?(): void
+  /** An instance sealed under a codec: how many of its layers are coded, and why the others are not. */
+  codecChosen?(layers: CodedLayers): void
 }
 
 /** How a Manager ended. */
@@ -218,6 +223,7 @@ export class RunningManager {
       else if (reply.kind === 'drain-asked') asked()
       else if (reply.kind === 'ssd-fallback') fellBack(ssd, reply.code, events)
       else if (reply.kind === 'rank-by-uring') events.rankByUring?.()
+      else if (reply.kind === 'codec-chosen') codecChosen(reply, events)
       else ended(reply.unfinished)
     })
     const seat = new MainSeat(actor, [inbox], [outbox])
@@ -292,6 +298,11 @@ export class RunningManager {
 function fellBack(ssd: SsdStatus | null, code: number, events: ManagerEvents): void {
   invariant(ssd !== null, 'only an SSD tier has routes')
   events.ssdFellBack?.(ssd.fellBack(code))
+}
+
+/** The list of the reply ends with it. */
+function codecChosen({ coded, list }: ControlReply & { readonly kind: 'codec-chosen' }, events: ManagerEvents): void {
+  events.codecChosen?.({ coded, raw: RAW_REASONS.map((_, i) => listAt(list, i)) })
 }
 
 /** Closes a descriptor that still is what it was when it had this inode. Whoever took it has closed it, or will not. */

@@ -3,6 +3,7 @@ import type { HostReaderReply, HostReaderRequest } from '../actors/host-reader/m
 import type { HostRestoreReply, HostRestoreRequest } from '../actors/host-restore/messages.js'
 import type { SsdWorkerReply, SsdWorkerRequest } from '../actors/ssd-worker/messages.js'
 import type { WritebackReply, WritebackRequest } from '../actors/writeback/messages.js'
+import type { List } from '../shared/layout/records.js'
 
 /** What main asks of the manager worker, over a ring pair. */
 export type ControlRequest =
@@ -20,6 +21,8 @@ export type ControlReply =
   | { readonly kind: 'ssd-fallback'; readonly code: number }
   /** A rank registered whose pages cuFile does not reach, on a Manager that has it. */
   | { readonly kind: 'rank-by-uring' }
+  /** An instance sealed under a codec: so many of its layers are coded; `list`: those that are not, by RAW_REASONS. */
+  | { readonly kind: 'codec-chosen'; readonly coded: number; readonly list: List }
   /** Everything ended; `unfinished` operations were still open when the limit passed. The worker exits after it. */
   | { readonly kind: 'drained'; readonly unfinished: number }
 

@@ -199,7 +199,7 @@ export class ManagerProcess implements ActorHost {
 
   report(reply: ControlReply): void {
     if (reply.kind === 'ssd-fallback') return this.routes.told()
-    if (reply.kind === 'rank-by-uring') return
+    if (reply.kind === 'rank-by-uring' || reply.kind === 'codec-chosen') return
     must(this.#drained === null, 'O5', () => 'the Manager has drained twice')
     this.#drained = reply
     this.world.drained(this)

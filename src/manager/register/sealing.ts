@@ -1,6 +1,9 @@
 import { invariant } from '../../shared/base/invariant.js'
 import { isRefusal, type Refusal, refuse } from '../../shared/base/refusal.js'
+import { isCoding } from '../../shared/codec/setting.js'
+import { codedLayers } from '../../shared/layout/coded-layers.js'
 import { namespaceDigest } from '../../shared/layout/namespace.js'
+import { listOf } from '../../shared/layout/records.js'
 import type { InstanceGeometry } from '../../shared/layout/regions.js'
 import { sealInstance } from '../../shared/layout/seal.js'
 import { templateOf } from '../../shared/layout/templates.js'
@@ -36,6 +39,10 @@ export function sealIfComplete(context: Context, instance: Instance): Refusal | 
   }
   instance.seal = { geometry, namespace, namespaceHex, classes }
   instance.phase = 'sealed'
+  if (isCoding(geometry.codec)) {
+    const { coded, raw } = codedLayers(geometry)
+    context.out.push({ kind: 'control', reply: { kind: 'codec-chosen', coded, list: listOf(raw) } })
+  }
   return null
 }
 

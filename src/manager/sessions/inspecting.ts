@@ -1,3 +1,5 @@
+import { isCoding } from '../../shared/codec/setting.js'
+import { codedLayers, reasonsOf } from '../../shared/layout/coded-layers.js'
 import type { Context } from '../context.js'
 import { byUring } from '../register/memory.js'
 import { reply } from './replies.js'
@@ -38,9 +40,25 @@ function sendNumbers(context: Context, session: Session, request: number, number
   reply(context, session, request, { kind: 'numbers', values })
 }
 
-/** INSPECT and STATS: what is owned now, for people and tests. */
+/** INSPECT and STATS: what is owned now, for people and tests; under a codec also which layers of who is here are coded. */
 export function inspect(context: Context, session: Session, request: number): void {
-  sendNumbers(context, session, request, ownership(context))
+  sendNumbers(context, session, request, { ...ownership(context), ...layersByCoding(context) })
+}
+
+/** `codecLayersCoded`, and for every reason that keeps layers as they are `codecLayersRaw.REASON`, over all instances. */
+function layersByCoding({ instances, options }: Context): Record<string, number> {
+  if (!isCoding(options.codec)) return {}
+  const numbers: Record<string, number> = { codecLayersCoded: 0 }
+  const add = (name: string, layers: number) => {
+    numbers[name] = (numbers[name] ?? 0) + layers
+  }
+  for (const { seal } of instances) {
+    if (seal === null) continue
+    const layers = codedLayers(seal.geometry)
+    add('codecLayersCoded', layers.coded)
+    for (const [reason, count] of reasonsOf(layers)) add(`codecLayersRaw.${reason}`, count)
+  }
+  return numbers
 }
 
 /** DROP_DRAM: evicts every DRAM replica that nobody holds; SSD replicas stay. */

@@ -29,9 +29,16 @@ export interface RegionSpec {
   readonly segmentBytes: number
   /** From K to V of one page; equal to segmentBytes when they are adjacent and when there is one segment. */
   readonly segmentStrideBytes: number
+  /** As the engine's framework names it; storage codecs know `bfloat16`, `float16`, `float8_e4m3fn` and `fp8`. */
   readonly dtype: string
+  /**
+   * `packed`: keys and values; of two segments the first holds keys, one holds the key and the value of a head of a token
+   * side by side. `k`, `v`: one of them. `latent`: of latent attention. `state`: recurrent. `opaque`: anything else.
+   */
   readonly kvRole: string
+  /** Values of a head's vector, when each lies in one run and a segment is whole vectors; 0 when that is not certain. */
   readonly headDim: number
+  /** Heads of this rank; 0 when unknown. */
   readonly heads: number
 }
 

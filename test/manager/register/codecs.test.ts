@@ -1,6 +1,7 @@
 import test from 'ava'
 import { HOST_DEVICE } from '../../../src/manager/lanes/served-device.js'
 import { errorCodeName } from '../../../src/shared/base/errors.js'
+import { RAW_REASONS } from '../../../src/shared/codec/coding.js'
 import type { CodecName } from '../../../src/shared/codec/setting.js'
 import { ITEM_CODING, ITEM_FORMAT, ITEM_ROLE, ITEM_SCALAR } from '../../../src/shared/layout/descriptors.js'
 import type { MessageOf, WireReply } from '../../../src/shared/layout/wire/messages.js'
@@ -131,4 +132,50 @@ test('registering page-first under a codec: the instance is stored by layer, in 
   })
   t.true(namespaces.every((digest) => /^[0-9a-f]{64}$/.test(digest)))
   t.is(new Set(namespaces).size, 4)
+})
+
+test('INSPECT under a codec says how many layers are coded and why others are not; main is told when the instance seals', (t) => {
+  const manager = managerOf('turboquant-4')
+  const { regions } = fiveLayers()
+  const mixed = regions.map((region, i) => (i === 2 ? region : { ...region, dtype: i === 0 ? 'uint8' : 'bfloat16' }))
+  t.is(codeOf(manager.ask(1, fiveLayers({}, { regions: mixed }), [50])), 'registered')
+  const told = manager.log.flatMap((effect) =>
+    effect.kind === 'control' && effect.reply.kind === 'codec-chosen' ? [effect.reply] : [],
+  )
+  t.is(told.length, 1)
+  t.is(told[0]?.coded, 1)
+  const counts = told[0]?.list.doubles ?? []
+  t.deepEqual(
+    RAW_REASONS.filter((_, i) => counts[i] !== 0).map((reason) => [reason, counts[RAW_REASONS.indexOf(reason)]]),
+    [
+      ['dtype', 1],
+      ['protected', 3],
+    ],
+  )
+  const numbers = manager.ask(1, { kind: 'inspect', what: '' })
+  const values = new Map(numbers?.kind === 'numbers' ? numbers.values.map(({ name, value }) => [name, value]) : [])
+  t.is(values.get('codecLayersCoded'), 1)
+  t.is(values.get('codecLayersRaw.protected'), 3)
+  t.is(values.get('codecLayersRaw.dtype'), 1)
+  t.is(values.get('codecLayersRaw.role'), undefined)
+})
+
+test('without a codec INSPECT and main hear nothing of layers', (t) => {
+  const manager = managerOf('none')
+  t.is(codeOf(manager.ask(1, fiveLayers(), [50])), 'registered')
+  t.false(manager.log.some((effect) => effect.kind === 'control'))
+  const numbers = manager.ask(1, { kind: 'inspect', what: '' })
+  t.is(numbers?.kind, 'numbers')
+  t.false(numbers?.kind === 'numbers' && numbers.values.some(({ name }) => name.startsWith('codec')))
+})
+
+test('layers that are too small to save anything are counted as raw', (t) => {
+  const manager = managerOf('fp8')
+  const tiny = fiveLayers({ segmentBytes: 512, segmentStrideBytes: 512 })
+  t.is(codeOf(manager.ask(1, tiny, [50])), 'registered')
+  t.is(codingsOf(manager), undefined)
+  const numbers = manager.ask(1, { kind: 'inspect', what: '' })
+  const values = new Map(numbers?.kind === 'numbers' ? numbers.values.map(({ name, value }) => [name, value]) : [])
+  t.is(values.get('codecLayersCoded'), 0)
+  t.is(values.get('codecLayersRaw.small'), LAYERS)
 })
