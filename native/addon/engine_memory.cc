@@ -93,15 +93,22 @@ napi_value MappingsAlive(napi_env env, napi_callback_info) {
 }
 
 napi_value DefineTemplate(napi_env env, napi_callback_info call) {
-  const Arguments<2> arguments(env, call);
+  const Arguments<3> arguments(env, call);
   const auto items = ReadDoubles(env, arguments[0]);
   const auto granules = ReadDoubles(env, arguments[1]);
-  if (!items || !granules) return ThrowShape(env, "defineTemplate", "two Float64Arrays");
+  const auto codings = ReadDoubles(env, arguments[2]);
+  if (!items || !granules || (!codings && !IsUndefined(env, arguments[2])))
+    return ThrowShape(env, "defineTemplate", "two Float64Arrays, or three");
   return Guarded(env, [&] {
     // Copied before they are checked: another thread may still write what JavaScript passed.
     const std::vector<double> own_items(items->begin(), items->end());
     const std::vector<double> own_granules(granules->begin(), granules->end());
-    return Int32(env, EngineMemory::Instance().DefineTemplate(own_items, own_granules));
+    std::vector<double> own_codings;
+    if (codings) own_codings.assign(codings->begin(), codings->end());
+    if (codings && own_codings.empty() != own_items.empty())
+      return ThrowShape(env, "defineTemplate", "a coding for each item");
+    return Int32(env,
+                 EngineMemory::Instance().DefineTemplate(own_items, own_granules, own_codings));
   });
 }
 

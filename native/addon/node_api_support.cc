@@ -73,6 +73,11 @@ void ReleaseOwner(napi_env, void*, void* hint) {
 
 }  // namespace
 
+bool IsUndefined(napi_env env, napi_value value) {
+  napi_valuetype type;
+  return napi_typeof(env, value, &type) == napi_ok && type == napi_undefined;
+}
+
 bool ReadDouble(napi_env env, napi_value value, double* out) {
   return napi_get_value_double(env, value, out) == napi_ok;
 }

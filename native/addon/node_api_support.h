@@ -50,6 +50,7 @@ struct TypedMemory {
   bool shared;
 };
 
+bool IsUndefined(napi_env env, napi_value value);
 bool ReadDouble(napi_env env, napi_value value, double* out);
 /// An integer in int32 range; refuses fractions, NaN and what does not fit.
 bool ReadInt32(napi_env env, napi_value value, int32_t* out);

@@ -88,7 +88,10 @@ constexpr Method kMethods[] = {
 
     {"openStream", Contained<OpenStream>},
     {"streamReport", Contained<ReportStream>},
+    {"codecWorkspace", Contained<ReportCodecWorkspace>},
     {"copy", Counted<Copy>},
+    {"encode", Counted<Encode>},
+    {"decode", Counted<Decode>},
     {"checksum", Counted<Checksum>},
     {"move", Counted<Move>},
     {"checksumMapped", Counted<ChecksumMapped>},

@@ -106,6 +106,21 @@ std::optional<StreamOptions> ReadStreamOptions(napi_env env, napi_value options)
   return read;
 }
 
+/// encode() and decode(), which take the same.
+napi_value Code(napi_env env, napi_callback_info call,
+                int (Stream::*queue)(int32_t, std::span<const double>, size_t)) {
+  const Arguments<6> arguments(env, call);
+  const auto& port = arguments.bound<OpenedPort>().port;
+  if (port == nullptr) return Int32(env, -EBADF);
+  int32_t stream, tag;
+  uint64_t result_base;
+  const auto list = ReadList(env, arguments[2], arguments[3], arguments[4], kCopyDoubles);
+  if (!list || !ReadInt32(env, arguments[0], &stream) || !ReadInt32(env, arguments[1], &tag) ||
+      !ReadOffset(env, arguments[5], &result_base) || port->stream(stream) == nullptr)
+    return Int32(env, -EINVAL);
+  return Int32(env, (port->stream(stream)->*queue)(tag, *list, result_base));
+}
+
 }  // namespace
 
 napi_value OpenStream(napi_env env, napi_callback_info call) {
@@ -147,6 +162,30 @@ napi_value ReportStream(napi_env env, napi_callback_info call) {
   SetNumber(env, object, "directJobs", static_cast<double>(report.direct_jobs));
   SetNumber(env, object, "kernelJobs", static_cast<double>(report.kernel_jobs));
   return object;
+}
+
+napi_value ReportCodecWorkspace(napi_env env, napi_callback_info call) {
+  const Arguments<2> arguments(env, call);
+  const auto& port = arguments.bound<OpenedPort>().port;
+  if (port == nullptr) return ThrowErrno(env, EBADF, "This port is closed");
+  int32_t stream;
+  const auto into = ReadDoubles(env, arguments[1]);
+  if (!into || into->size() < 3 || !ReadInt32(env, arguments[0], &stream) ||
+      port->stream(stream) == nullptr)
+    return ThrowShape(env, "codecWorkspace", "a stream of this port and a Float64Array of 3");
+  const CodecWorkspace workspace = port->stream(stream)->codec_workspace();
+  (*into)[0] = static_cast<double>(workspace.reserved_bytes);
+  (*into)[1] = static_cast<double>(workspace.held_bytes);
+  (*into)[2] = static_cast<double>(workspace.allocations);
+  return Undefined(env);
+}
+
+napi_value Encode(napi_env env, napi_callback_info call) {
+  return Code(env, call, &Stream::Encode);
+}
+
+napi_value Decode(napi_env env, napi_callback_info call) {
+  return Code(env, call, &Stream::Decode);
 }
 
 napi_value Copy(napi_env env, napi_callback_info call) {

@@ -8,7 +8,10 @@ namespace orbitkv::addon {
 
 ORBITKV_FUNCTION(OpenStream);
 ORBITKV_FUNCTION(ReportStream);
+ORBITKV_FUNCTION(ReportCodecWorkspace);
 ORBITKV_FUNCTION(Copy);
+ORBITKV_FUNCTION(Encode);
+ORBITKV_FUNCTION(Decode);
 ORBITKV_FUNCTION(Checksum);
 ORBITKV_FUNCTION(Move);
 ORBITKV_FUNCTION(ChecksumMapped);

@@ -64,6 +64,9 @@ constexpr NamedFunction kSurface[] = {
     {"fp8Encode", Contained<EncodeFp8>},
     {"fp8Decode", Contained<DecodeFp8>},
     {"fp8Variants", Contained<Fp8Variants>},
+    {"turboquantEncode", Contained<EncodeTurboquant>},
+    {"turboquantDecode", Contained<DecodeTurboquant>},
+    {"turboquantVariants", Contained<TurboquantVariants>},
 
     {"openNvcomp", Contained<OpenNvcomp>},
 

@@ -99,6 +99,13 @@ class CudaStaging : public Staging {
   int Checksum(int32_t tag, std::span<const double> descriptors, size_t result_base) override {
     return stream_->Checksum(tag, descriptors, result_base);
   }
+  int Encode(int32_t tag, std::span<const double> descriptors, size_t result_base) override {
+    return stream_->Encode(tag, descriptors, result_base);
+  }
+  int Decode(int32_t tag, std::span<const double> descriptors, size_t result_base) override {
+    return stream_->Decode(tag, descriptors, result_base);
+  }
+  CodecWorkspace codec_workspace() const override { return stream_->codec_workspace(); }
   StreamReport report() const override { return stream_->report(); }
   size_t in_flight() const override { return stream_->in_flight(); }
   bool Drain(int64_t deadline_us) override { return stream_->Drain(deadline_us); }

@@ -63,6 +63,12 @@ class HostStaging : public Staging {
   int Checksum(int32_t tag, std::span<const double> descriptors, size_t result_base) override {
     return stream_.Checksum(tag, descriptors, result_base);
   }
+  int Encode(int32_t tag, std::span<const double> descriptors, size_t result_base) override {
+    return stream_.Encode(tag, descriptors, result_base);
+  }
+  int Decode(int32_t tag, std::span<const double> descriptors, size_t result_base) override {
+    return stream_.Decode(tag, descriptors, result_base);
+  }
   int Record(Event& event) override { return stream_.Record(event); }
   int Wait(const Event& event) override { return stream_.Wait(event); }
   void Cancel() override { stream_.Cancel(); }

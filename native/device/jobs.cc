@@ -132,6 +132,33 @@ int DecodeCopies(std::span<const double> descriptors, std::shared_ptr<Pool> pool
   return 0;
 }
 
+int DecodeCodes(std::span<const double> descriptors, CodeDirection direction,
+                std::shared_ptr<Pool> pool, int32_t device, CodeJob* job) {
+  if (pool == nullptr || !WholeList(descriptors, kCopyFields)) return -EINVAL;
+  TemplatesInUse templates(&job->templates);
+  job->steps.reserve(descriptors.size() / kCopyFields);
+  for (size_t at = 0; at < descriptors.size(); at += kCopyFields) {
+    uint64_t copy[kCopyFields];
+    if (!ReadFields(descriptors.subspan(at, kCopyFields), copy)) return -EINVAL;
+    const CopyTemplate* found = templates.Find(copy[kTemplate]);
+    ItemRun run;
+    if (found != nullptr && found->device() != device) return -EXDEV;
+    if (found == nullptr || !found->Run(copy[kGranule], copy[kFirstItem], copy[kItemCount], &run))
+      return -EINVAL;
+    const TemplateItem& item = run.items.front();
+    const uint64_t stored = copy[kStoredBytes];
+    const bool fits =
+        direction == CodeDirection::kEncode ? stored % kCodedAlign == 0 : stored < item.bytes;
+    if (run.items.size() != 1 || item.coding.raw() || stored == 0 || !fits ||
+        copy[kPage] >= run.page_count || !pool->Contains(copy[kPoolOffset], stored))
+      return -EINVAL;
+    job->steps.push_back({&item, item.Page(copy[kPage]), pool->base() + copy[kPoolOffset], stored});
+    job->bytes += item.bytes;
+  }
+  job->pool = std::move(pool);
+  return 0;
+}
+
 int DecodeChecksums(std::span<const double> descriptors, std::shared_ptr<Pool> pool,
                     ChecksumJob* job) {
   if (pool == nullptr || !WholeList(descriptors, kChecksumFields)) return -EINVAL;

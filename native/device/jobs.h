@@ -45,6 +45,23 @@ struct ChecksumJob {
   uint64_t bytes = 0;
 };
 
+/// One item, its place in a page, and its coding's place: `stored` bytes of coding, or of room.
+struct CodeStep {
+  const TemplateItem* item;
+  std::byte* page;
+  std::byte* coded;
+  uint64_t stored;
+};
+
+struct CodeJob {
+  std::vector<CodeStep> steps;
+  std::vector<std::shared_ptr<const CopyTemplate>> templates;
+  std::shared_ptr<Pool> pool;
+  uint64_t bytes = 0;  // of the items
+};
+
+enum class CodeDirection { kEncode, kDecode };
+
 /// Both take whole COPY or CHECKSUM descriptors (src/shared/layout/descriptors.ts) that nobody else
 /// can write any more, and check every one before they return 0. -EINVAL: one is malformed or leads
 /// out of its memory.
@@ -53,6 +70,12 @@ int DecodeCopies(std::span<const double> descriptors, std::shared_ptr<Pool> pool
                  CopyJob* job);
 int DecodeChecksums(std::span<const double> descriptors, std::shared_ptr<Pool> pool,
                     ChecksumJob* job);
+
+/// COPY descriptors of coded items, as the two above: each names the one item of its granule, a
+/// coding of which has `storedBytes`, fewer than the item's (decode), or room for that many, a
+/// multiple of kCodedAlign (encode).
+int DecodeCodes(std::span<const double> descriptors, CodeDirection direction,
+                std::shared_ptr<Pool> pool, int32_t device, CodeJob* job);
 
 /// One run between two mappings of one device; both are addresses there.
 struct MoveStep {

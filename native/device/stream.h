@@ -44,6 +44,13 @@ struct StreamOptions {
   Descriptors descriptors = Descriptors::kMapped;
 };
 
+/// As CODEC_WORKSPACE in surface.ts.
+struct CodecWorkspace {
+  uint64_t reserved_bytes = 0;
+  uint64_t held_bytes = 0;
+  uint64_t allocations = 0;
+};
+
 /// As in surface.ts.
 struct StreamReport {
   std::string device = "host";
@@ -56,10 +63,10 @@ struct StreamReport {
   uint64_t kernel_jobs = 0;
 };
 
-/// One ordered queue of copies and checksums on a device. Called by the port's thread only; its
-/// work may run on another thread. Each accepted job posts exactly one completion of kind kStream
-/// to the sink, in order. What a job names (pool, mappings, templates) stays mapped until it has
-/// ended.
+/// One ordered queue of copies, codings and checksums on a device. Called by the port's thread
+/// only; its work may run on another thread. Each accepted job posts exactly one completion of kind
+/// kStream to the sink, in order. What a job names (pool, mappings, templates) stays mapped until
+/// it has ended.
 class Stream {
  public:
   /// Jobs that may be accepted and not yet posted; the next one is refused with -EAGAIN. Far above
@@ -80,6 +87,13 @@ class Stream {
   /// MOVE and MAPPED_CHECKSUM descriptors, as the two above. -EOPNOTSUPP where the device has none.
   virtual int Move(int32_t tag, std::span<const double> descriptors);
   virtual int ChecksumMapped(int32_t tag, std::span<const double> descriptors, size_t result_base);
+  /// COPY descriptors of coded items, as encode() and decode() in surface.ts; descriptor i of an
+  /// encoding has results 2 * i and 2 * i + 1 from `result_base`. -EOPNOTSUPP where the device has
+  /// no such coding.
+  virtual int Encode(int32_t tag, std::span<const double> descriptors, size_t result_base);
+  virtual int Decode(int32_t tag, std::span<const double> descriptors, size_t result_base);
+  /// Zeroes where codings need no memory of a device.
+  virtual CodecWorkspace codec_workspace() const { return {}; }
   virtual StreamReport report() const { return {}; }
   /// Jobs accepted and not yet posted.
   virtual size_t in_flight() const = 0;
@@ -115,6 +129,8 @@ class Stream {
 };
 
 inline int Stream::Move(int32_t, std::span<const double>) { return -EOPNOTSUPP; }
+inline int Stream::Encode(int32_t, std::span<const double>, size_t) { return -EOPNOTSUPP; }
+inline int Stream::Decode(int32_t, std::span<const double>, size_t) { return -EOPNOTSUPP; }
 inline int Stream::ChecksumMapped(int32_t, std::span<const double>, size_t) { return -EOPNOTSUPP; }
 
 }  // namespace orbitkv

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -12,6 +13,7 @@
 
 #include "base/system_error.h"
 #include "codec/crc32.h"
+#include "codec/item_coding.h"
 #include "host/streaming_copy.h"
 
 namespace orbitkv {
@@ -121,10 +123,37 @@ int HostStream::Checksum(int32_t tag, std::span<const double> descriptors, size_
   ChecksumTask task{tag, {}, result_base};
   const int decoded = DecodeChecksums(Snapshot(descriptors), context_.pool, &task.job);
   if (decoded != 0) return decoded;
-  const size_t results = context_.results.size();
-  const size_t wanted = task.job.steps.size();
-  if (result_base > results || wanted > results - result_base) return -EINVAL;
+  if (!HasResults(result_base, task.job.steps.size())) return -EINVAL;
   return Accept(std::move(task));
+} catch (const std::bad_alloc&) {
+  return -ENOMEM;
+}
+
+bool HostStream::HasResults(size_t base, size_t wanted) const {
+  const size_t results = context_.results.size();
+  return base <= results && wanted <= results - base;
+}
+
+int HostStream::Encode(int32_t tag, std::span<const double> descriptors, size_t result_base) {
+  return Code(tag, CodeDirection::kEncode, descriptors, result_base);
+}
+
+int HostStream::Decode(int32_t tag, std::span<const double> descriptors, size_t result_base) {
+  return Code(tag, CodeDirection::kDecode, descriptors, result_base);
+}
+
+int HostStream::Code(int32_t tag, CodeDirection direction, std::span<const double> descriptors,
+                     size_t result_base) try {
+  CodeTask task{tag, direction, {}, result_base};
+  const int decoded =
+      DecodeCodes(Snapshot(descriptors), direction, context_.pool, kHostDevice, &task.job);
+  if (decoded != 0) return decoded;
+  const auto& steps = task.job.steps;
+  const bool encode = direction == CodeDirection::kEncode;
+  if (!HasResults(result_base, (encode ? 2 : 1) * steps.size())) return -EINVAL;
+  const auto has_coding = [](const CodeStep& step) { return step.item->coding.on_processor(); };
+  if (!encode && !std::all_of(steps.begin(), steps.end(), has_coding)) return -EOPNOTSUPP;
+  return Accept(std::move(task), kInlineCodedBytesMax);
 } catch (const std::bad_alloc&) {
   return -ENOMEM;
 }
@@ -141,8 +170,7 @@ int HostStream::Transfer(int32_t tag, std::span<const double> gather,
     const int decoded = DecodeChecksums(Snapshot(checks), context_.pool, &task.checks.job);
     if (decoded != 0) return decoded;
   }
-  const size_t results = context_.results.size();
-  if (result_base > results || task.checks.job.steps.size() > results - result_base) return -EINVAL;
+  if (!HasResults(result_base, task.checks.job.steps.size())) return -EINVAL;
   if (in_flight() >= kJobsMax) return -EAGAIN;
   context_.sink->Expect();
   Enqueue(std::move(task));
@@ -154,15 +182,17 @@ int HostStream::Transfer(int32_t tag, std::span<const double> gather,
 /// Only the port's thread accepts, so a stream that it finds idle stays idle until it says
 /// otherwise.
 template <class T>
-int HostStream::Accept(T task) {
+int HostStream::Accept(T task, uint64_t inline_bytes_max) {
   if (in_flight() >= kJobsMax) return -EAGAIN;
   context_.sink->Expect();
-  if (!idle() || task.job.bytes > kInlineBytesMax) {
+  if (!idle() || task.job.bytes > inline_bytes_max) {
     Enqueue(std::move(task));
     return 0;
   }
   if constexpr (std::is_same_v<T, CopyTask>)
     CopyAll(task.job, task.direction);
+  else if constexpr (std::is_same_v<T, CodeTask>)
+    CodeAll(task);
   else
     ChecksumAll(task);
   context_.sink->PostLocal({task.tag, 0, 0, CompletionKind::kStream});
@@ -228,6 +258,10 @@ void HostStream::Perform(Task& task, bool canceled) {
                           if (!canceled) ChecksumAll(sum);
                           finish(sum.tag, sum.job);
                         },
+                        [&](CodeTask& code) {
+                          if (!canceled) CodeAll(code);
+                          finish(code.tag, code.job);
+                        },
                         [&](TransferTask& transfer) {
                           int32_t result = -ECANCELED;
                           if (!canceled) {
@@ -251,9 +285,33 @@ void HostStream::ChecksumAll(const ChecksumTask& task) {
     const ChecksumStep& step = task.job.steps[i];
     const uint32_t crc =
         Crc32Strided(0, step.granule, step.bytes, step.segment_bytes, step.segment_stride_bytes);
-    const std::lock_guard lock(results_mutex_);
-    if (!context_.results.empty()) context_.results[task.result_base + i] = crc;
+    Report(task.result_base + i, {&crc, 1});
   }
+}
+
+void HostStream::CodeAll(const CodeTask& task) {
+  size_t at = task.result_base;
+  for (const CodeStep& step : task.job.steps) {
+    const TemplateItem& item = *step.item;
+    if (task.direction == CodeDirection::kEncode) {
+      const StoredItem stored =
+          StoreItem(item.coding, step.page, item.bytes, step.coded, step.stored);
+      const uint32_t words[] = {static_cast<uint32_t>(stored.bytes), stored.crc32};
+      Report(at, words);
+      at += 2;
+    } else {
+      const bool sound = DecodeItem(item.coding, step.coded, step.stored, step.page, item.bytes);
+      const uint32_t refused = sound ? 0 : 1;
+      Report(at, {&refused, 1});
+      at += 1;
+    }
+  }
+}
+
+void HostStream::Report(size_t first, std::span<const uint32_t> words) {
+  const std::lock_guard lock(results_mutex_);
+  if (!context_.results.empty())
+    std::copy(words.begin(), words.end(), context_.results.begin() + static_cast<ptrdiff_t>(first));
 }
 
 bool HostStream::Drain(int64_t deadline_us) {

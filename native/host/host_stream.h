@@ -35,6 +35,8 @@ class HostStream : public Stream {
   /// Bytes up to which a job may run inside the call: some 20 us of copying, less than waking the
   /// thread and being woken by it.
   static constexpr uint64_t kInlineBytesMax = 256 << 10;
+  /// The same for items to be coded, which takes some ten times as long.
+  static constexpr uint64_t kInlineCodedBytesMax = 32 << 10;
 
   /// Throws SystemError.
   explicit HostStream(StreamContext context);
@@ -43,6 +45,10 @@ class HostStream : public Stream {
 
   int Copy(int32_t tag, CopyDirection direction, std::span<const double> descriptors) override;
   int Checksum(int32_t tag, std::span<const double> descriptors, size_t result_base) override;
+  /// An item to be coded by ANS, which the processor has not, is stored as it is or not at all; to
+  /// decode one is refused with -EOPNOTSUPP.
+  int Encode(int32_t tag, std::span<const double> descriptors, size_t result_base) override;
+  int Decode(int32_t tag, std::span<const double> descriptors, size_t result_base) override;
   /// In its turn, on the stream's thread: copies `gather` (COPY descriptors, may be empty) out of
   /// pages, then calls `io`, which may block, then checksums `checks` (CHECKSUM descriptors, may be
   /// empty) as Checksum does. Completes once with what `io` returned. Returns 0 or -errno.
@@ -66,6 +72,12 @@ class HostStream : public Stream {
     ChecksumJob job;
     size_t result_base;
   };
+  struct CodeTask {
+    int32_t tag;
+    CodeDirection direction;
+    CodeJob job;
+    size_t result_base;
+  };
   struct TransferTask {
     int32_t tag;
     CopyJob gather;
@@ -78,18 +90,25 @@ class HostStream : public Stream {
   struct WaitTask {
     std::shared_future<void> passed;
   };
-  using Task = std::variant<CopyTask, ChecksumTask, TransferTask, RecordTask, WaitTask>;
+  using Task = std::variant<CopyTask, ChecksumTask, CodeTask, TransferTask, RecordTask, WaitTask>;
 
   bool idle() const { return in_flight() == 0; }
   /// Copies `descriptors` to memory that only this thread writes.
   std::span<const double> Snapshot(std::span<const double> descriptors);
+  /// Whether the port has `wanted` results from `base` on.
+  bool HasResults(size_t base, size_t wanted) const;
+  int Code(int32_t tag, CodeDirection direction, std::span<const double> descriptors,
+           size_t result_base);
   template <class T>
-  int Accept(T task);
+  int Accept(T task, uint64_t inline_bytes_max = kInlineBytesMax);
   void Enqueue(Task task);
   void Loop();
   /// `canceled` tasks only report.
   void Perform(Task& task, bool canceled);
   void ChecksumAll(const ChecksumTask& task);
+  void CodeAll(const CodeTask& task);
+  /// Writes results unless the port has detached them.
+  void Report(size_t first, std::span<const uint32_t> words);
 
   StreamContext context_;
   std::vector<double> snapshot_;

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "codec/item_coding.h"
 #include "memory/mapping.h"
 
 namespace orbitkv {
@@ -19,6 +20,8 @@ struct TemplateItem {
   uint64_t bytes;
   uint64_t padded_bytes;
   int32_t mapping;
+  /// One that is not raw is the only item of its granule, at its start.
+  ItemCoding coding = {};
 
   std::byte* Page(uint64_t page) const { return base + page * page_stride_bytes; }
 };

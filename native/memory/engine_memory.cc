@@ -49,6 +49,29 @@ std::vector<uint32_t> CheckGranules(std::span<const double> granule_first_item, 
   return first;
 }
 
+/// Puts codings that their items can have into `items`.
+void TakeCodings(std::span<const double> codings, const std::vector<uint32_t>& granule_first,
+                 std::vector<TemplateItem>& items) {
+  if (codings.size() != items.size() * kItemCodingDoubles)
+    Refuse("coding", codings.size() / kItemCodingDoubles, "has no item, or an item has no coding");
+  for (size_t g = 0; g + 1 < granule_first.size(); ++g)
+    for (uint64_t i = granule_first[g]; i < granule_first[g + 1]; ++i) {
+      TemplateItem& item = items[i];
+      const auto coding =
+          ReadItemCoding(codings.subspan(i * kItemCodingDoubles, kItemCodingDoubles));
+      if (!coding) Refuse("item", i, "has a coding of no known kind");
+      if (const char* rule = RuleBroken(*coding, item.bytes)) Refuse("item", i, rule);
+      if (!coding->raw() &&
+          (granule_first[g + 1] - granule_first[g] != 1 || item.granule_offset_bytes != 0))
+        Refuse("item", i, "is coded and not a granule of its own");
+      if (coding->format == ItemFormat::kAns &&
+          (reinterpret_cast<uintptr_t>(item.base) % kAnsAlign != 0 ||
+           item.page_stride_bytes % kAnsAlign != 0))
+        Refuse("item", i, "is coded by ANS and not at multiples of 8 bytes");
+      item.coding = *coding;
+    }
+}
+
 }  // namespace
 
 EngineMemory& EngineMemory::Instance() {
@@ -131,11 +154,13 @@ TemplateItem EngineMemory::CheckItem(uint64_t index, std::span<const double> fie
           whole[kGranuleOffset],
           whole[kBytes],
           whole[kPaddedBytes],
-          found->first};
+          found->first,
+          {}};
 }
 
 int32_t EngineMemory::DefineTemplate(std::span<const double> items,
-                                     std::span<const double> granule_first_item) {
+                                     std::span<const double> granule_first_item,
+                                     std::span<const double> codings) {
   const size_t count = items.size() / kFields;
   if (items.size() % kFields != 0) Refuse("item", count, "has less than 7 fields");
   if (count > kItemsMax) Refuse("item", kItemsMax, "is one too many");
@@ -149,6 +174,7 @@ int32_t EngineMemory::DefineTemplate(std::span<const double> items,
     checked.push_back(CheckItem(i, items.subspan(i * kFields, kFields)));
     named.try_emplace(checked.back().mapping, mappings_.at(checked.back().mapping));
   }
+  if (!codings.empty()) TakeCodings(codings, granule_first, checked);
   std::vector<std::shared_ptr<Mapping>> mappings;
   mappings.reserve(named.size());
   for (auto& [number, mapping] : named) mappings.push_back(std::move(mapping));

@@ -30,10 +30,11 @@ class EngineMemory {
   /// once.
   int32_t MappingsAlive() const;
 
-  /// `items` are whole TEMPLATE_ITEM descriptors; both lists are already copied out of memory that
-  /// others can write. Throws SystemError (EINVAL) that says which item or granule breaks which
-  /// rule.
-  int32_t DefineTemplate(std::span<const double> items, std::span<const double> granule_first_item);
+  /// `items` are whole TEMPLATE_ITEM descriptors, `codings` as many ITEM_CODINGs, or none: then
+  /// every item is raw. All lists are already copied out of memory that others can write. Throws
+  /// SystemError (EINVAL) that says which item or granule breaks which rule.
+  int32_t DefineTemplate(std::span<const double> items, std::span<const double> granule_first_item,
+                         std::span<const double> codings = {});
   std::shared_ptr<const CopyTemplate> FindTemplate(int32_t number) const;
   void ReleaseTemplate(int32_t number);
 

@@ -419,6 +419,9 @@ export interface Port {
 /** How FP8 is converted: `avx512` needs AVX-512 F and BW, `avx512vbmi` VBMI too; `auto` is the widest of this processor. */
 export type Fp8Variant = 'auto' | 'portable' | 'avx2' | 'avx512' | 'avx512vbmi'
 
+/** How TurboQuant is computed: `avx512` needs AVX-512 F, BW, DQ and VL; `auto` is the widest of this processor. */
+export type TurboquantVariant = 'auto' | 'portable' | 'avx2' | 'avx512'
+
 /** Everything native. One object per thread; the registry behind it is one per process. */
 export interface Native {
   probe(): Probe
@@ -574,6 +577,17 @@ export interface Native {
   fp8Decode(codes: Uint8Array, values: Uint8Array, source: 'bf16' | 'fp16', variant: Fp8Variant): boolean
   /** The variants of this processor, narrowest first. */
   fp8Variants(): string[]
+
+  /**
+   * Encodes whole vectors of an ITEM_CODING of format turboquant; `stored` has exactly the bytes that they take. False when
+   * a vector cannot be coded (a value, range or norm is not finite or leaves FP16's range): then `stored` means nothing. All
+   * variants give the same bytes; throws EOPNOTSUPP for one that this processor lacks, TypeError for other shapes.
+   */
+  turboquantEncode(values: Uint8Array, stored: Uint8Array, coding: Float64Array, variant: TurboquantVariant): boolean
+  /** The other direction. False when a norm, scale or minimum is not finite, which no encoder writes. */
+  turboquantDecode(stored: Uint8Array, values: Uint8Array, coding: Float64Array, variant: TurboquantVariant): boolean
+  /** The variants of this processor, narrowest first. */
+  turboquantVariants(): string[]
 
   /**
    * Opens nvCOMP 5.3 (other versions have another ABI or other streams: refused), on main, before lanes start. `library`:
