@@ -1,7 +1,7 @@
 import { invariant } from '../../shared/base/invariant.js'
 import { CHECKSUM, COPY } from '../../shared/layout/descriptors.js'
 import type { GranuleRun } from '../../shared/layout/granules.js'
-import { listAt } from '../../shared/layout/records.js'
+import { type List, listAt } from '../../shared/layout/records.js'
 import type { Context } from '../context.js'
 import type { DeviceLanes } from '../lanes/device-lanes.js'
 import type { JobOwner } from '../lanes/lane-jobs.js'
@@ -25,8 +25,15 @@ export interface SavePart {
   readonly entries: readonly number[]
   /** Triples (granule, first item, item count) as storage gave them out. */
   readonly runs: readonly number[]
-  /** COPY descriptors, one a run. */
+  /** COPY descriptors, one a run: those that are coded come last. */
   readonly descriptors: Float64Array
+}
+
+/** What the lane says of the copies of a part. */
+export interface SaveOutcome {
+  readonly status: number
+  /** Two numbers a descriptor, stored bytes and CRC32: see `save-done`. Empty: nothing was coded. */
+  readonly list: List
 }
 
 /** Where a save's slot and fence are. */
@@ -37,13 +44,13 @@ export interface SaveTarget {
   readonly fence: number
 }
 
-/** One SavePart on its way. `ended` gets the lane's status, once. */
+/** One SavePart on its way. `ended` hears what the lane says, once. */
 export class SaveJob implements JobOwner<DramJobReply> {
   readonly part: SavePart
   readonly #context: Context
   readonly #lanes: DeviceLanes
   readonly #target: SaveTarget
-  readonly #ended: (job: SaveJob, status: number) => void
+  readonly #ended: (outcome: SaveOutcome) => void
   #number: number | null = null
 
   constructor(
@@ -51,7 +58,7 @@ export class SaveJob implements JobOwner<DramJobReply> {
     lanes: DeviceLanes,
     part: SavePart,
     target: SaveTarget,
-    ended: (job: SaveJob, status: number) => void,
+    ended: (outcome: SaveOutcome) => void,
   ) {
     this.#context = context
     this.#lanes = lanes
@@ -77,7 +84,7 @@ export class SaveJob implements JobOwner<DramJobReply> {
 
   replied(reply: DramJobReply): void {
     invariant(reply.kind === 'save-done', 'a save ends with save-done', { kind: reply.kind })
-    this.#ended(this, reply.status)
+    this.#ended(reply)
   }
 }
 
@@ -112,13 +119,12 @@ export class ChecksumJob implements JobOwner<DramJobReply> {
     const doubles = new Float64Array(entries.length * CHECKSUM.doubles)
     for (const [i, entry] of entries.entries()) {
       const g = granules[i] as number
-      const spec = storage.geometryOf(entry).granules[g]
-      invariant(spec !== undefined, 'a checksum names a granule of its entry', { entry, granule: g })
+      const { bytes, segmentBytes, segmentStrideBytes } = storage.granule(entry, g)
       const at = i * CHECKSUM.doubles
       doubles[at + CHECKSUM.poolOffsetBytes] = storage.granuleOffset(entry, g)
-      doubles[at + CHECKSUM.bytes] = spec.bytes
-      doubles[at + CHECKSUM.segmentBytes] = spec.segmentBytes
-      doubles[at + CHECKSUM.segmentStrideBytes] = spec.segmentStrideBytes
+      doubles[at + CHECKSUM.bytes] = bytes
+      doubles[at + CHECKSUM.segmentBytes] = segmentBytes
+      doubles[at + CHECKSUM.segmentStrideBytes] = segmentStrideBytes
     }
     const list = { doubles, offset: 0, length: doubles.length }
     out.push(this.#lanes.toDramWorker({ kind: 'checksum', job, list }))

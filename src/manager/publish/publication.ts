@@ -1,21 +1,37 @@
 import { ERROR_CODES, type ErrorCode, errorCodeName } from '../../shared/base/errors.js'
 import { invariant } from '../../shared/base/invariant.js'
+import { isCoding } from '../../shared/codec/setting.js'
+import { COPY } from '../../shared/layout/descriptors.js'
+import type { GranuleRun } from '../../shared/layout/granules.js'
+import { EMPTY_LIST, type List, listAt } from '../../shared/layout/records.js'
 import { SLOT_STATE } from '../../shared/layout/slot-states.js'
 import type { Context } from '../context.js'
 import type { Operation, RankHold, Session } from '../sessions/session.js'
 import { finishSlot, releaseSlot } from '../sessions/slots.js'
+import { RUN_NUMBERS } from '../storage/assemblies.js'
 import type { SourcePlace } from '../storage/ports.js'
+import { Checks } from './checks.js'
 import { comesWhole, DirectSave, targetsOf } from './direct.js'
-import { ChecksumJob, type ChecksumPart, type PublishItem, SaveJob, type SavePart, type SaveTarget } from './parts.js'
+import { type Errand, Errands } from './errands.js'
+import { PartBuilder } from './part-builder.js'
+import { type PublishItem, SaveJob, type SaveOutcome, type SavePart, type SaveTarget } from './parts.js'
 import type { OpenPublication } from './publications.js'
 
 /**
  * One PUBLISH of one rank, from admission to its terminal slot state. Works through its items in parts: find room,
  * copy what nobody brought yet, checksum the granules of every entry that is complete, seal it.
  *
- * States of an item: `queued` -> (room found) `copying` -> landed -> (entry complete) `checking` -> sealed; or given up.
+ *   queued ──room found──▶ copying ──landed, entry complete──▶ checking ──▶ sealed
+ *      ▲                     │  └──────landed, others bring the rest──▶ let go
+ *      └──the codec refused──┘                                   (what fails, or finds no room in time, is given up)
+ *
+ * Under a codec a part is one record, so that its reply is one too, and a block may take several parts. What the codec
+ * coded is known with its length and checksum. What it refused is missing again: the item is queued once more, before
+ * all others, finds room for the bytes as they are, as any item does, and is copied and checked.
+ *
  * Invariants: at most one SaveJob open; an entry is sealed only after every byte landed and every checksum is set;
- * the slot is written once, when no job of this publication is open; every item is dropped exactly once.
+ * the slot is written once, when no job of this publication is open; every item is dropped exactly once: it is in
+ * #errands, in the open part or being checked, and is dropped when it leaves the last of them.
  */
 export class Publication implements Operation, OpenPublication {
   readonly number: number
@@ -26,14 +42,15 @@ export class Publication implements Operation, OpenPublication {
   readonly #context: Context
   readonly #hold: RankHold
   readonly #fence: number
-  readonly #items: readonly PublishItem[]
+  readonly #errands: Errands
+  /** The items of the open part, by entry. */
+  readonly #inPart = new Map<number, Errand>()
   readonly #partialOk: boolean
   readonly #admitUs: number
-  #next = 0
   #save: SaveJob | DirectSave | null = null
   /** Direct writes whose SSD part has not ended: they use the pages. */
   readonly #directs = new Set<DirectSave>()
-  readonly #checks = new Set<ChecksumJob>()
+  readonly #checks: Checks
   #bytes = 0
   #failure: ErrorCode | null = null
   #failedItem = 0xffff_ffff
@@ -59,7 +76,11 @@ export class Publication implements Operation, OpenPublication {
     this.#hold = hold
     this.#fence = request.fence
     this.#partialOk = request.partialOk
-    this.#items = items
+    this.#errands = new Errands(items)
+    this.#checks = new Checks(context, hold.lanes, {
+      left: (entry) => this.#drop(entry),
+      ended: (ok) => this.#checked(ok),
+    })
     this.#admitUs = context.nowUs
     for (const { entry } of items) context.storage.hold(entry)
     context.publications.add(this)
@@ -72,25 +93,27 @@ export class Publication implements Operation, OpenPublication {
       return true
     }
     const { storage, options, publications, nowUs } = this.#context
-    const entries: number[] = []
-    const runs: number[] = []
-    const descriptors: number[] = []
+    const part = new PartBuilder()
+    // The reply to a part that is coded has two numbers a copy, and is one record.
+    const copiesMax = isCoding(options.codec) ? options.descriptorsPerRecordMax : Number.POSITIVE_INFINITY
     let bytes = 0
     let room = true
     /** Whether the part goes to the SSD as well, which its first block decides. */
     let direct: boolean | null = null
     const blocks: { item: PublishItem; place: SourcePlace }[] = []
-    while (this.#next < this.#items.length && bytes < options.publishPartBytes) {
-      const item = this.#items[this.#next] as PublishItem
+    while (bytes < options.publishPartBytes && part.count < copiesMax) {
+      const errand = this.#errands.current
+      if (errand === null) break
+      const { item } = errand
       if (!storage.assembling(item.entry)) {
-        this.#pass()
+        this.#leave(errand)
         continue
       }
       const allocation = storage.allocate(item.entry)
       if (allocation === 'rejected') {
         // Not worth what it would displace: nothing of it is kept, and that is no failure.
         storage.abandon(item.entry)
-        this.#pass()
+        this.#leave(errand)
         continue
       }
       room = allocation === 'ok'
@@ -99,24 +122,39 @@ export class Publication implements Operation, OpenPublication {
       if (direct === true && place === null) break
       if (place !== null) blocks.push({ item, place })
       direct ??= place !== null
-      const from = runs.length
-      storage.contribute(item.entry, item.offered, runs)
-      for (let at = from; at < runs.length; at += 3) {
-        entries.push(item.entry)
-        bytes += this.#describe(item, runs, at, descriptors)
-      }
-      this.#next++
-      if (runs.length === from) this.#drop(item.entry)
+      bytes += this.#bring(errand, copiesMax - part.count, part)
     }
-    if (!room && entries.length === 0) return this.#waitForRoom(nowUs)
+    if (!room && part.count === 0) return this.#waitForRoom(nowUs)
     publications.stopWaiting(this)
     this.giveUpUs = Number.POSITIVE_INFINITY
-    if (entries.length === 0) {
+    if (part.count === 0) {
       this.#settle()
       return true
     }
     this.#bytes += bytes
-    const part = { entries, runs, descriptors: Float64Array.from(descriptors) }
+    this.#send(part.build(), blocks)
+    return true
+  }
+
+  /**
+   * Offers storage what is left of an item, at most `copiesMax` runs of it, and adds what nobody brought to a part.
+   * Returns the engine bytes that it moves.
+   */
+  #bring(errand: Errand, copiesMax: number, part: PartBuilder): number {
+    const { item, left } = errand
+    const { entry } = item
+    const runs: number[] = []
+    this.#context.storage.contribute(entry, left.splice(0, Math.min(copiesMax, left.length)), runs)
+    let bytes = 0
+    for (let at = 0; at < runs.length; at += RUN_NUMBERS) bytes += this.#describe(item, runs, at, part)
+    if (runs.length > 0) this.#inPart.set(entry, errand)
+    if (left.length > 0) return bytes
+    if (this.#inPart.has(entry)) this.#errands.remove(errand)
+    else this.#leave(errand)
+    return bytes
+  }
+
+  #send(part: SavePart, blocks: readonly { readonly item: PublishItem; readonly place: SourcePlace }[]): void {
     const { slotTable } = this.#hold
     const target = {
       slots: slotTable.slots,
@@ -124,16 +162,19 @@ export class Publication implements Operation, OpenPublication {
       slotGeneration: this.slotGeneration,
       fence: this.#fence,
     }
-    if (blocks.length > 0 && this.#saveDirect(part, blocks, target)) return true
-    const save = new SaveJob(this.#context, this.#hold.lanes, part, target, (_, status) => this.#saved(status))
+    if (blocks.length > 0 && this.#saveDirect(part, blocks, target)) return
+    const save = new SaveJob(this.#context, this.#hold.lanes, part, target, (outcome) => this.#saved(outcome))
     this.#save = save
     this.#hold.lanes.dramJobs.request(save)
-    return true
   }
 
-  /** An extent for a block that comes whole, where writes go by cuFile; null: it is written from DRAM, if at all. */
+  /**
+   * An extent for a block that comes whole, where writes go by cuFile; null: it is written from DRAM, if at all. What a
+   * codec leaves of a block is known when it is in DRAM, and is written from there.
+   */
   #placeOf(item: PublishItem): SourcePlace | null {
-    const { routes, storage } = this.#context
+    const { options, routes, storage } = this.#context
+    if (isCoding(options.codec)) return null
     if (routes.writeRoute !== 'cufile' || this.#hold.lanes.ssd === null) return null
     return comesWhole(this.#context, this.#hold.rank, item) ? storage.beginDirect(item.entry) : null
   }
@@ -156,7 +197,7 @@ export class Publication implements Operation, OpenPublication {
     const entries = blocks.map(({ item }) => item.entry)
     const targets = targetsOf(this.#context, this.#hold, blocks)
     const save = new DirectSave(this.#context, ssd, staging, part, entries, targets, target, {
-      copied: (_, status) => this.#saved(status),
+      copied: (_, status) => this.#saved({ status, list: EMPTY_LIST }),
       ended: (ended) => {
         this.#directs.delete(ended)
         this.#settle()
@@ -178,24 +219,28 @@ export class Publication implements Operation, OpenPublication {
     const save = this.#save
     if (save === null) return this.#settle()
     const ended = save instanceof DirectSave ? !this.#directs.has(save) : save.cancel()
-    if (ended) this.#saved(ERROR_CODES.cancelled)
+    if (ended) this.#saved({ status: ERROR_CODES.cancelled, list: EMPTY_LIST })
   }
 
-  /** Appends the COPY descriptor of one run; returns the engine bytes it moves. */
-  #describe(item: PublishItem, runs: readonly number[], at: number, descriptors: number[]): number {
+  /** Adds one run with its COPY descriptor to a part; returns the engine bytes it moves. */
+  #describe(item: PublishItem, runs: readonly number[], at: number, part: PartBuilder): number {
     const { storage } = this.#context
     const geometry = storage.geometryOf(item.entry)
     const granule = runs[at] as number
+    const firstItem = runs[at + 1] as number
     const itemCount = runs[at + 2] as number
-    const first = geometry.rankGranules[this.#hold.rank]?.[0] ?? 0
-    descriptors.push(
-      this.#hold.templates[item.group] as number,
-      granule - first,
-      item.page,
-      storage.granuleOffset(item.entry, granule),
-      runs[at + 1] as number,
-      itemCount,
-      0,
+    part.add(
+      item.entry,
+      [granule, firstItem, itemCount],
+      [
+        this.#hold.templates[item.group] as number,
+        granule - (geometry.rankGranules[this.#hold.rank]?.[0] ?? 0),
+        item.page,
+        storage.granuleOffset(item.entry, granule),
+        firstItem,
+        itemCount,
+        storage.codedRoom(item.entry, granule),
+      ],
     )
     return itemCount * (geometry.granules[granule]?.segmentBytes ?? 0)
   }
@@ -211,78 +256,76 @@ export class Publication implements Operation, OpenPublication {
       publications.wait(this)
       return false
     }
-    tally.publishSkipped(this.#items.length - this.#next)
-    if (!this.#partialOk) this.#fail('capacity_pool', this.#next)
+    tally.publishSkipped(this.#errands.count)
+    if (!this.#partialOk) this.#fail('capacity_pool', this.#errands.index)
     this.#giveUpRest()
     this.#settle()
     return true
   }
 
-  #saved(status: number): void {
-    const { storage } = this.#context
+  #saved({ status, list }: SaveOutcome): void {
     const part = this.#save?.part
     this.#save = null
     if (part === undefined) return
-    const done: ChecksumPart[] = []
-    for (const [i, entry] of part.entries.entries()) {
-      if (status === 0) storage.landed(entry, part.runs, i * 3, i * 3 + 3)
-      else storage.copyFailed(entry, part.runs, i * 3, i * 3 + 3)
+    const ok = status === ERROR_CODES.ok
+    const refused = new Map<number, GranuleRun[]>()
+    for (let copy = 0; copy < part.entries.length; copy++) this.#landed(part, copy, ok, list, refused)
+    if (!ok) this.#fail(this.#failure ?? errorCodeName(status), this.#errands.index)
+    const complete: number[] = []
+    for (const [entry, errand] of this.#inPart) {
+      if (this.#landedAll(errand, ok, refused.get(entry) ?? [])) complete.push(entry)
     }
-    if (status !== 0) this.#fail(this.#failure ?? errorCodeName(status), this.#next)
-    for (const entry of new Set(part.entries)) {
-      if (status === 0 && storage.complete(entry))
-        done.push(allGranules(storage.geometryOf(entry).granules.length, entry))
-      else {
-        if (status !== 0 && this.#claimed(entry)) storage.abandon(entry)
-        this.#drop(entry)
-      }
-    }
-    this.#check(done)
+    this.#inPart.clear()
+    this.#checks.begin(complete)
     this.advance()
   }
 
-  /** Checksums complete entries, as many in one job as one record holds. */
-  #check(parts: readonly ChecksumPart[]): void {
-    const max = this.#context.options.descriptorsPerRecordMax
-    let entries: number[] = []
-    let granules: number[] = []
-    const flush = () => {
-      if (entries.length === 0) return
-      const job = new ChecksumJob(this.#context, this.#hold.lanes, { entries, granules }, (ended, status) =>
-        this.#checked(ended, status),
-      )
-      this.#checks.add(job)
-      this.#hold.lanes.dramJobs.request(job)
-      entries = []
-      granules = []
-    }
-    for (const part of parts) {
-      if (entries.length > 0 && entries.length + part.entries.length > max) flush()
-      entries.push(...part.entries)
-      granules.push(...part.granules)
-    }
-    flush()
+  /** One copy of a part has ended. What the codec did not take is appended to `refused`, by entry. */
+  #landed(part: SavePart, copy: number, ok: boolean, list: List, refused: Map<number, GranuleRun[]>): void {
+    const { storage } = this.#context
+    const entry = part.entries[copy] as number
+    const at = copy * RUN_NUMBERS
+    const granule = part.runs[at] as number
+    const coded = ok && (part.descriptors[copy * COPY.doubles + COPY.storedBytes] as number) > 0
+    invariant(!coded || list.length === 2 * part.entries.length, 'a lane says of every copy what it left', { copy })
+    const storedBytes = coded ? listAt(list, 2 * copy) : 0
+    if (coded && storedBytes > 0) storage.coded(entry, granule, storedBytes, listAt(list, 2 * copy + 1))
+    if (ok && (!coded || storedBytes > 0)) return storage.landed(entry, part.runs, at, at + RUN_NUMBERS)
+    storage.copyFailed(entry, part.runs, at, at + RUN_NUMBERS)
+    if (!coded) return
+    storage.keepRaw(entry, granule)
+    this.#bytes -= storage.geometryOf(entry).granules[granule]?.segmentBytes ?? 0
+    // A coded granule is one item.
+    const runs = refused.get(entry)
+    const run = { granule, firstItem: 0, itemCount: 1 }
+    if (runs === undefined) refused.set(entry, [run])
+    else runs.push(run)
   }
 
-  #checked(job: ChecksumJob, status: number): void {
+  /** The copies of an item in one part have ended. True: its entry is complete, and the item waits for its checksums. */
+  #landedAll(errand: Errand, ok: boolean, refused: readonly GranuleRun[]): boolean {
     const { storage } = this.#context
-    this.#checks.delete(job)
-    for (const entry of new Set(job.part.entries)) {
-      if (storage.assembling(entry)) {
-        if (status === 0) storage.seal(entry)
-        else storage.abandon(entry)
-      }
-      this.#drop(entry)
+    const { entry, claimed } = errand.item
+    if (ok && storage.complete(entry)) {
+      this.#errands.remove(errand)
+      return true
     }
-    if (status !== 0) this.#fail('io_copy_failed', 0)
+    if (!ok && claimed) storage.abandon(entry)
+    if (refused.length > 0) this.#errands.again(errand, refused)
+    else if (!this.#errands.has(errand)) this.#drop(entry)
+    return false
+  }
+
+  #checked(ok: boolean): void {
+    if (!ok) this.#fail('io_copy_failed', 0)
     if (this.#save === null) this.advance()
   }
 
   /** Ends the publication once nothing of it is open: the slot says how, whatever was sealed stays. */
   #settle(): void {
     if (this.#failure !== null) this.#giveUpRest()
-    if (this.#ended || this.#save !== null || this.#checks.size > 0 || this.#directs.size > 0) return
-    if (this.#next < this.#items.length) return
+    if (this.#ended || this.#save !== null || this.#checks.open > 0 || this.#directs.size > 0) return
+    if (this.#errands.count > 0) return
     this.#ended = true
     const { publications, tally, nowUs } = this.#context
     publications.end(this)
@@ -303,31 +346,23 @@ export class Publication implements Operation, OpenPublication {
     this.#failedItem = Math.min(this.#failedItem, item)
   }
 
-  /** Items that were not begun are let go; entries that only this publication claimed end unseen. */
+  /** Items that have something left are let go; entries that only this publication claimed end unseen. */
   #giveUpRest(): void {
-    for (; this.#next < this.#items.length; this.#next++) {
-      const { entry, claimed } = this.#items[this.#next] as PublishItem
+    for (const { entry, claimed } of this.#errands.takeAll()) {
       if (claimed && this.#context.storage.assembling(entry)) this.#context.storage.abandon(entry)
-      this.#drop(entry)
+      // Copies of it that are on their way drop it when they end.
+      if (!this.#inPart.has(entry)) this.#drop(entry)
     }
     this.#context.publications.stopWaiting(this)
   }
 
-  /** Somebody else completed or gave up the entry meanwhile. */
-  #pass(): void {
-    this.#drop((this.#items[this.#next] as PublishItem).entry)
-    this.#next++
-  }
-
-  #claimed(entry: number): boolean {
-    return this.#items.some((item) => item.entry === entry && item.claimed)
+  /** Nothing of the item is brought by this publication any more. */
+  #leave(errand: Errand): void {
+    this.#errands.remove(errand)
+    if (!this.#inPart.has(errand.item.entry)) this.#drop(errand.item.entry)
   }
 
   #drop(entry: number): void {
     this.#context.storage.drop(entry)
   }
-}
-
-function allGranules(count: number, entry: number): ChecksumPart {
-  return { entries: new Array(count).fill(entry), granules: Array.from({ length: count }, (_, granule) => granule) }
 }

@@ -120,29 +120,48 @@ export class RestoreOperation implements Operation, JobOwner<RestoreReply> {
   replied(reply: RestoreReply): void {
     invariant(reply.kind === 'restore-done', 'a restore ends with restore-done', { kind: reply.kind })
     this.#demand(-1)
-    if ('firstFailed' in reply && reply.list.length > 0) this.#endDamaged(reply)
-    invariant('firstFailed' in reply || reply.list.length === 0, 'a job of copies alone finds no damage')
+    if (reply.list.length > 0) {
+      const firstFailed = 'firstFailed' in reply ? this.#hideFound(reply) : this.#hideRefused(reply.list)
+      this.#endDamaged(reply.status, firstFailed)
+    }
     if (reply.status === ERROR_CODES.ok) for (const entry of this.#entries) this.#context.storage.restored(entry)
     this.#context.tally.restoreEnded(reply.status, reply.latencyUs)
     this.#end()
   }
 
-  /** Hides first, then lets the client know: a client that asks again must not find what it was just told is lost. */
-  #endDamaged({ list, status, firstFailed }: RestoreJobReply & { kind: 'restore-done' }): void {
-    this.#hide(list)
+  /** It is hidden by now: a client that asks again must not find what it was just told is lost. */
+  #endDamaged(status: number, firstFailed: number): void {
     const failed = firstFailed < 0 ? NONE_FAILED : firstFailed
     finishSlot(this.#context, this, terminalStateOf(status), status, 0, this.#admitUs, failed)
   }
 
   /** The generations that the lane found damaged are among those this restore holds. */
-  #hide(generations: List): void {
+  #hideFound({ list, firstFailed }: { readonly list: List; readonly firstFailed: number }): number {
     const { storage } = this.#context
-    for (let i = 0; i < generations.length; i++) {
-      const generation = listAt(generations, i)
+    for (let i = 0; i < list.length; i++) {
+      const generation = listAt(list, i)
       const entry = this.#entries.find((held) => storage.generationOf(held) === generation)
       invariant(entry !== undefined, 'a lane reports only generations it was given', { generation })
       storage.invalidateGeneration(entry, generation)
     }
+    return firstFailed
+  }
+
+  /** What DRAM holds of some generations is no coding: `positions` of their descriptors. Returns the first pair of them. */
+  #hideRefused(positions: List): number {
+    const { storage } = this.#context
+    const { descriptors, pairs, decodedPairs } = this.#plan
+    const rawCount = descriptors.length / COPY.doubles - decodedPairs.length
+    let firstFailed = Number.POSITIVE_INFINITY
+    for (let i = 0; i < positions.length; i++) {
+      const position = listAt(positions, i)
+      const pair = decodedPairs[position - rawCount] ?? -1
+      const entry = pairs[pair]?.entry
+      invariant(entry !== undefined, 'a lane refuses only what it was to decode', { position })
+      storage.invalidateGeneration(entry, storage.generationOf(entry))
+      firstFailed = Math.min(firstFailed, pair)
+    }
+    return firstFailed
   }
 
   /** Reads of this restore wait on these stores: writes make room until the lane has answered. */

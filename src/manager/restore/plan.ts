@@ -72,9 +72,13 @@ function sourceNotHeld({ group, firstSource, count }: GroupSpan, source: number)
 /** The descriptors of one restore, and which lane they are for. */
 export interface RestorePlan {
   readonly route: RestoreRoute
+  /** What is copied as it is comes first, then what is decoded. */
   readonly descriptors: Float64Array
   /** Engine bytes that will have been written, without padding. */
   readonly bytes: number
+  readonly pairs: readonly RestorePair[]
+  /** Index in `pairs` of what each of the decoded descriptors serves, in their order. */
+  readonly decodedPairs: readonly number[]
 }
 
 /**
@@ -90,34 +94,42 @@ export function planRestore(
   ssdRoute: 'ssd' | 'cufile' = 'ssd',
 ): RestorePlan | null {
   const route: RestoreRoute = pairs.every(({ entry }) => storage.inDram(entry)) ? 'dram' : ssdRoute
-  const out: number[] = []
+  const raw: number[] = []
+  const coded: number[] = []
+  const decodedPairs: number[] = []
   let bytes = 0
   for (const [pair, { group, entry, page }] of pairs.entries()) {
     const geometry = seal.geometry.groups[group]
     const [first, end] = geometry?.rankGranules[rank] ?? [0, 0]
-    const place = storage.inDram(entry) ? null : storage.source(entry)
-    if (place === null && !storage.inDram(entry)) return null
+    const inDram = storage.inDram(entry)
+    const place = inDram ? null : storage.source(entry)
+    if (place === null && !inDram) return null
+    let fileOffsetBytes = place === null ? 0 : place.fileOffsetBytes + storage.extentOffset(entry, first)
     for (let g = first; g < end; g++) {
       const granule = geometry?.granules[g]
       if (granule === undefined) return null
       bytes += granule.itemCount * granule.segmentBytes
+      const encoded = storage.encoded(entry, g)
+      const to = encoded ? coded : raw
+      if (encoded) decodedPairs.push(pair)
       const template = templates[group] as number
-      const pool = place === null ? storage.granuleOffset(entry, g) : NO_OFFSET
+      const pool = inDram ? storage.granuleOffset(entry, g) : NO_OFFSET
+      const stored = storage.granule(entry, g)
       if (route === 'dram') {
-        out.push(template, g - first, page, pool, 0, granule.itemCount, 0)
+        to.push(template, g - first, page, pool, 0, granule.itemCount, encoded ? stored.segmentBytes : 0)
         continue
       }
-      out.push(
+      to.push(
         template,
         g - first,
         page,
         pool,
         place?.store ?? 0,
         place?.file ?? 0,
-        place === null ? 0 : place.fileOffsetBytes + granule.extentOffsetBytes,
-        granule.bytes,
-        granule.segmentBytes,
-        granule.segmentStrideBytes,
+        fileOffsetBytes,
+        stored.bytes,
+        stored.segmentBytes,
+        stored.segmentStrideBytes,
         storage.crc(entry, g),
         storage.generationOf(entry),
         0,
@@ -125,9 +137,11 @@ export function planRestore(
         pair,
         // One lease holds one generation of a key, so within its restore an entry stands for its key.
         entry,
-        0,
+        encoded ? 1 : 0,
       )
+      if (place !== null) fileOffsetBytes += stored.bytes
     }
   }
-  return { route, descriptors: Float64Array.from(out), bytes }
+  const descriptors = Float64Array.from(coded.length === 0 ? raw : raw.concat(coded))
+  return { route, descriptors, bytes, pairs, decodedPairs }
 }
