@@ -12,6 +12,7 @@ import {
   type HostRestoreOptions,
 } from '../../src/actors/host-restore/machine.js'
 import type { HostRestoreReply } from '../../src/actors/host-restore/messages.js'
+import { resultsOf } from '../../src/actors/host-restore/parts.js'
 import { perform as performWrite, type WritebackSinks } from '../../src/actors/writeback/effects.js'
 import { type WritebackEffect, type WritebackInput, WritebackMachine } from '../../src/actors/writeback/machine.js'
 import type { WritebackReply } from '../../src/actors/writeback/messages.js'
@@ -61,8 +62,10 @@ export class DramWorkerLane extends Lane<DramWorkerInput, DramWorkerEffect> {
   constructor(manager: ManagerProcess, device: number, replies: () => Channel<DramWorkerReply>) {
     const { parts, partDescriptors } = manager.plan.sizes
     const tally = new SimTally()
-    const results = new Uint32Array(parts * partDescriptors)
-    const machine = new DramWorkerMachine({ parts, partDescriptors }, results, tally)
+    const codedDescriptors = partDescriptors
+    // An encoding leaves two results, and a checksum one.
+    const results = new Uint32Array(parts * 2 * partDescriptors)
+    const machine = new DramWorkerMachine({ parts, partDescriptors, codedDescriptors }, results, tally)
     super(
       manager,
       onDevice('dram-worker', device),
@@ -112,7 +115,8 @@ export class HostRestoreLane extends Lane<HostRestoreInput, HostRestoreEffect> {
     readers: () => readonly Channel<HostReaderRequest>[],
   ) {
     const tally = new SimTally()
-    const machine = new HostRestoreMachine(options, tally)
+    const results = new Uint32Array(resultsOf(options))
+    const machine = new HostRestoreMachine(options, tally, results)
     super(
       manager,
       onDevice('host-restore', device),
@@ -126,6 +130,8 @@ export class HostRestoreLane extends Lane<HostRestoreInput, HostRestoreEffect> {
       port: {
         copy: (_: number, tag: number, direction: 0 | 1, list: Float64Array, offset: number, count: number) =>
           this.device.copy(tag, direction === 0, list, offset, count),
+        decode: (_: number, tag: number, list: Float64Array, offset: number, count: number, base: number) =>
+          this.device.decode(tag, list, offset, count, results, base),
       },
       stream: 0,
       client: { send: (reply: HostRestoreReply) => replies().send(reply) },
