@@ -7,6 +7,7 @@ import { SSD_WORKER_ENTRY, SSD_WORKER_LAYOUT, type SsdWorkerParams } from '../ac
 import { WRITEBACK_ENTRY, WRITEBACK_LAYOUT, type WritebackParams } from '../actors/writeback/params.js'
 import { ACTOR } from '../manager/params.js'
 import { managerLayout } from '../manager/series.js'
+import { isCoding } from '../shared/codec/setting.js'
 import type { CounterLayout } from '../shared/rings/counter-page.js'
 import type { Crew } from './crew.js'
 import { spinUsOf } from './spin.js'
@@ -64,9 +65,11 @@ export function spawnLanes(crew: Crew, memory: Memory, report: StartReport): voi
   const { config } = report
   const devices = report.devices.map(({ name }) => name)
   const common = { pool: memory.report.pool, io: config.io } as const
+  const codec = isCoding(config.codec) ? { codecBudgetBytes: config.codecBudgetBytes } : {}
   const submits = { ...common, depth: IO_DEPTH, register: true } as const
   const copies = {
     ...common,
+    ...codec,
     client: ACTOR.manager,
     parts: STREAM_PARTS,
     partDescriptors: PART_DESCRIPTORS,
@@ -92,7 +95,13 @@ export function spawnLanes(crew: Crew, memory: Memory, report: StartReport): voi
     crew.spawn(ACTOR.hostRestore(device), HOST_RESTORE_ENTRY, restore)
   }
   for (const device of report.staging) {
-    const ssd: SsdWorkerParams = { ...common, client: ACTOR.manager, device, partDescriptors: PART_DESCRIPTORS }
+    const ssd: SsdWorkerParams = {
+      ...common,
+      ...codec,
+      client: ACTOR.manager,
+      device,
+      partDescriptors: PART_DESCRIPTORS,
+    }
     crew.spawn(ACTOR.ssdWorker(device), SSD_WORKER_ENTRY, ssd)
   }
 }
