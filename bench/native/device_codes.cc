@@ -9,6 +9,7 @@
 //   crc encode                     checksums of all items, by kernel
 //   FORMAT encode|decode           fp8, turboquant-4, turboquant-3 or ans, through the stream
 //   bare encode|decode             nvCOMP's own calls, arrays and codings already on the device
+//   mapped encode|decode           the same with the arrays in pinned memory of the host
 //
 // Answers each with "nanoseconds stored_bytes"; "nan 0" for ANS without nvCOMP. A decoding follows
 // an encoding of its format, and the first of each is compared with what it must be.
@@ -22,6 +23,7 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <sstream>
 #include <string>
@@ -211,11 +213,12 @@ class Bench {
     return {ns, sum};
   }
 
-  Sample Bare(bool encode) {
+  Sample Bare(bool encode, bool mapped) {
     const nvcomp::Functions* functions = nvcomp::Library::Instance().functions();
     if (functions == nullptr) return {};
-    if (bare_ == nullptr) bare_ = std::make_unique<BareAns>(*this, *functions);
-    return encode ? bare_->Encode() : bare_->Decode();
+    std::unique_ptr<BareAns>& bare = mapped ? mapped_ : bare_;
+    if (bare == nullptr) bare = std::make_unique<BareAns>(*this, *functions, mapped);
+    return encode ? bare->Encode() : bare->Decode();
   }
 
  private:
@@ -226,10 +229,10 @@ class Bench {
     bool checked = false;
   };
 
-  /// nvCOMP with nothing around it: the same items, arrays on the device.
+  /// nvCOMP with nothing around it: the same items, arrays on the device or in pinned memory.
   class BareAns {
    public:
-    BareAns(Bench& bench, const nvcomp::Functions& functions)
+    BareAns(Bench& bench, const nvcomp::Functions& functions, bool mapped)
         : bench_(bench), functions_(functions) {
       const size_t n = bench.count_;
       size_t room = 0;
@@ -243,13 +246,23 @@ class Bench {
       temp_bytes_ = std::max<size_t>({temp_bytes_, decode_temp, 16});
       codes_memory_ = bench.device_.Allocate(n * room_, &codes_);
       temp_memory_ = bench.device_.Allocate(temp_bytes_, &temp_);
-      arrays_memory_ = bench.device_.Allocate(n * 7 * 8, &arrays_);
+      if (mapped) {
+        bench.Require(bench.driver().cuMemHostAlloc(&host_, n * 7 * 8,
+                                                    cuda::kHostPortable | cuda::kHostMapped));
+        bench.Require(bench.driver().cuMemHostGetDevicePointer(&arrays_, host_, 0));
+      } else {
+        arrays_memory_ = bench.device_.Allocate(n * 7 * 8, &arrays_);
+      }
       std::vector<uint64_t> words(7 * n);
       for (size_t i = 0; i < n; ++i) {
         words[i] = Address(bench.pages_->base()) + i * bench.bytes_;
         words[n + i] = bench.bytes_;
         words[2 * n + i] = codes_ + i * room_;
         words[4 * n + i] = Address(bench.back_->base()) + i * bench.bytes_;
+      }
+      if (host_ != nullptr) {
+        std::memcpy(host_, words.data(), words.size() * 8);
+        return;
       }
       bench.Require(bench.driver().cuMemcpyHtoDAsync(arrays_, words.data(), words.size() * 8,
                                                      bench.stream()));
@@ -291,6 +304,10 @@ class Bench {
     }
     uint64_t Sum(size_t array) {
       std::vector<uint64_t> words(bench_.count_);
+      const auto* here = static_cast<const uint64_t*>(host_);
+      if (here != nullptr)
+        return std::accumulate(here + array * bench_.count_, here + (array + 1) * bench_.count_,
+                               uint64_t{0});
       bench_.Require(bench_.driver().cuMemcpyDtoHAsync(
           words.data(), arrays_ + array * bench_.count_ * 8, words.size() * 8, bench_.stream()));
       bench_.Require(bench_.driver().cuStreamSynchronize(bench_.stream()));
@@ -306,6 +323,7 @@ class Bench {
     uint64_t room_ = 0;
     size_t temp_bytes_ = 0;
     cuda::DeviceAddress codes_ = 0, temp_ = 0, arrays_ = 0;
+    void* host_ = nullptr;  // of arrays_ in pinned memory
     std::shared_ptr<const void> codes_memory_, temp_memory_, arrays_memory_;
     bool encoded_ = false;
     bool checked_ = false;
@@ -397,7 +415,7 @@ class Bench {
   int32_t page_number_ = 0, back_number_ = 0;
   std::map<std::string, Encoded> formats_;
   std::string last_;  // whose codings the pool has
-  std::unique_ptr<BareAns> bare_;
+  std::unique_ptr<BareAns> bare_, mapped_;
 };
 
 }  // namespace
@@ -423,8 +441,8 @@ int main(int argc, char** argv) try {
       sample = bench.Copy(encode);
     else if (what == "crc")
       sample = bench.Checksums();
-    else if (what == "bare")
-      sample = bench.Bare(encode);
+    else if (what == "bare" || what == "mapped")
+      sample = bench.Bare(encode, what == "mapped");
     else if (!kFormats.contains(what))
       Die("no such codec: " + what);
     else if (what != "ans" || ans)

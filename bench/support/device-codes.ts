@@ -30,6 +30,8 @@ const SHAPES: readonly Shape[] = [
 ]
 const DIRECTIONS = ['encode', 'decode'] as const
 const CODECS = ['fp8', 'turboquant-4', 'turboquant-3', 'ans'] as const
+/** nvCOMP without us, with its arrays on the device, and in pinned memory as ours are. */
+const NVCOMP = ['bare', 'mapped'] as const
 const WARM = 3
 
 type Direction = (typeof DIRECTIONS)[number]
@@ -50,7 +52,7 @@ export async function deviceCodes(options: BenchOptions, say: (line: string) => 
     const { times, stored } = await sample(control, options.pairs)
     await control.close()
     for (const direction of DIRECTIONS) {
-      for (const codec of ['crc', ...CODECS]) {
+      for (const codec of ['crc', ...CODECS, 'mapped']) {
         const mine = times.get(`${codec} ${direction}`)
         if (mine === undefined) continue
         const row = rowOf(shape, { codec, direction, mine, times, stored: stored.get(codec) ?? 0 })
@@ -78,7 +80,7 @@ async function sample(control: RawControl, pairs: number): Promise<{ times: Time
     await take('copy', 'decode')
     await take('crc', 'encode')
     for (const codec of CODECS) for (const direction of DIRECTIONS) await take(codec, direction)
-    for (const direction of DIRECTIONS) await take('bare', direction)
+    for (const what of NVCOMP) for (const direction of DIRECTIONS) await take(what, direction)
   }
   return { times, stored }
 }
@@ -94,7 +96,7 @@ interface Sampled {
 function rowOf(shape: Shape, { codec, direction, mine, times, stored }: Sampled) {
   const bytes = shape.items * shape.itemBytes
   const copies = times.get(`copy ${direction}`) ?? []
-  const bare = codec === 'ans' ? times.get(`bare ${direction}`) : undefined
+  const bare = codec === 'ans' || codec === 'mapped' ? times.get(`bare ${direction}`) : undefined
   return {
     ...shape,
     codec,
