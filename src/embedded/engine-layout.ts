@@ -66,8 +66,16 @@ export function segmentOffset(of: EngineLayout, layer: number, page: number, seg
   return place * segmentBytes
 }
 
+/** What the elements of every page are. */
+export interface Elements {
+  readonly dtype: string
+  /** 0: not told. */
+  readonly headDim: number
+  readonly heads: number
+}
+
 /** The regions of REGISTER that say the same. */
-export function regionsOf(of: EngineLayout, dtype: string): Registration['regions'] {
+export function regionsOf(of: EngineLayout, elements: Elements): Registration['regions'] {
   const { layers, pages, segmentBytes, segments, layout } = of
   return layers.map((layer, index) => ({
     layer,
@@ -84,9 +92,7 @@ export function regionsOf(of: EngineLayout, dtype: string): Registration['region
     segments,
     segmentBytes,
     segmentStrideBytes: layout === 'split' && segments === 2 ? segmentBytes * pages : segmentBytes,
-    dtype,
     kvRole: segments === 2 ? 'packed' : 'latent',
-    headDim: 0,
-    heads: 0,
+    ...elements,
   }))
 }

@@ -18,6 +18,10 @@ export interface EngineOptions extends Shape, WaitOptions {
   readonly blockTokens?: number
   /** Type of the elements; bfloat16 unless given. */
   readonly dtype?: string
+  /** Values of one head's vector: TurboQuant codes such vectors, and stores pages without it as they are. */
+  readonly headDim?: number
+  /** Heads of one layer of this rank; 0, not told, unless given. */
+  readonly heads?: number
   /**
    * Where the pages lie: `native` memory, made and zeroed by the runtime, unless given; or a SharedArrayBuffer or a
    * Uint8Array over one, at least as long as the pages, which stays readable after close(); or memory of a CUDA device
@@ -225,7 +229,17 @@ async function acquire(
 }
 
 function registration(options: EngineOptions, layout: EngineLayout, mapping: number) {
-  const { model, namespace = {}, blockTokens = 16, dtype = 'bfloat16', rank, slots = 64, memory = 'native' } = options
+  const {
+    model,
+    namespace = {},
+    blockTokens = 16,
+    dtype = 'bfloat16',
+    headDim = 0,
+    heads = 0,
+    rank,
+    slots = 64,
+    memory = 'native',
+  } = options
   const device =
     typeof memory === 'object' && 'address' in memory
       ? ({ kind: 'cuda', uuid: uuidBytes(memory.device) } as const)
@@ -244,7 +258,7 @@ function registration(options: EngineOptions, layout: EngineLayout, mapping: num
     pageFirst: layout.layout === 'page-first',
     device,
     groups: [{ id: 0, kind: 'full-attention', blockTokens, window: 0 }],
-    regions: regionsOf(layout, dtype),
+    regions: regionsOf(layout, { dtype, headDim, heads }),
     memory: [{ mapping, bytes: layout.bytes }],
     slotCount: slots,
   } as const
