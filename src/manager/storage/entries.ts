@@ -210,6 +210,8 @@ export class Entries {
     invariant(this.is(entry, ENTRY_STATE.assembling) && shape.lengths !== null, 'what is assembled finds its lengths', {
       entry,
     })
+    const roomBytes = this.granule(entry, granule).bytes
+    invariant(storedBytes <= roomBytes, 'a coding fits its room', { entry, granule, storedBytes, roomBytes })
     shape.lengths.set(this.directory.crcSlot(entry), granule, storedBytes)
     this.memory.shrink(shape, this.#granuleSlot(entry), granule, storedBytes)
   }

@@ -2,7 +2,7 @@ import type { GranuleRun, StorageOptions } from '../../../src/manager/storage/po
 import { Storage } from '../../../src/manager/storage/storage.js'
 import type { StorageParts } from '../../../src/manager/storage/tables.js'
 import { KIB, MIB } from '../../../src/shared/base/units.js'
-import { RAW } from '../../../src/shared/codec/coding.js'
+import { type ItemCoding, RAW, storedBytesOf } from '../../../src/shared/codec/coding.js'
 import { NO_CODEC } from '../../../src/shared/codec/setting.js'
 import type { GroupGeometry } from '../../../src/shared/layout/regions.js'
 import { FakeLanes, FakeTally } from './lanes.js'
@@ -48,6 +48,20 @@ export function geometryOf(shape: { ranks: number; perRank: number; bytes: numbe
     rankLayers: Array.from({ length: ranks }, () => []),
     layerFirstItem: Array.from({ length: ranks }, () => []),
   }
+}
+
+/** FP8 halves, and is exact about it; what ANS leaves of an item nobody knows before. */
+export const FP8 = { format: 'fp8', scalar: 'bf16', role: 'packed', bits: 0, headDim: 0, seed: 0 } as const
+export const ANS = { format: 'ans', scalar: 'bf16', role: 'none', bits: 0, headDim: 0, seed: 0 } as const
+
+/** One rank whose granules are items of `bytes`, each with the coding of its place. */
+export function codedGeometry(bytes: number, codings: readonly ItemCoding[]): GroupGeometry {
+  const plain = geometryOf({ ranks: 1, perRank: codings.length, bytes, items: 1 })
+  const granules = plain.granules.map((granule, index) => {
+    const coding = codings[index] as ItemCoding
+    return { ...granule, coding, expectedBytes: storedBytesOf(coding, bytes) }
+  })
+  return { ...plain, codec: { name: 'fp8' }, granules }
 }
 
 /** Everything that rank `rank` of a group has. */

@@ -4,6 +4,7 @@ import type { StoragePorts } from '../../../src/manager/storage/ports.js'
 import type { Storage } from '../../../src/manager/storage/storage.js'
 import { ERROR_CODES, type ErrorCode } from '../../../src/shared/base/errors.js'
 import type { Tally } from '../../../src/shared/base/tally.js'
+import { alignUp, SECTOR_BYTES } from '../../../src/shared/base/units.js'
 import { READ, WRITE } from '../../../src/shared/layout/descriptors.js'
 import { type List, listAt } from '../../../src/shared/layout/records.js'
 
@@ -16,6 +17,7 @@ export interface FakeRead {
   readonly fileOffsetBytes: number
   readonly poolOffsetBytes: number
   readonly bytes: number
+  readonly segmentBytes: number
   readonly crc32: number
 }
 
@@ -40,6 +42,8 @@ export class FakeLanes implements StoragePorts {
   readonly syncedCalls: number[] = []
   readonly pool = new Map<number, string>()
   readonly disk = new Map<string, string>()
+  /** Where a codec is at work: how long the granule of a token is. What is read or written in another length is torn. */
+  readonly lengths = new Map<string, number>()
   readBatches = 0
 
   read(store: number, request: HostReaderRequest): void {
@@ -55,6 +59,7 @@ export class FakeLanes implements StoragePorts {
         fileOffsetBytes: listAt(list, at + READ.fileOffsetBytes),
         poolOffsetBytes: listAt(list, at + READ.poolOffsetBytes),
         bytes: listAt(list, at + READ.bytes),
+        segmentBytes: listAt(list, at + READ.segmentBytes),
         crc32: listAt(list, at + READ.crc32),
       })
     }
@@ -83,7 +88,9 @@ export class FakeLanes implements StoragePorts {
     // Even a read that fails may have written its destination.
     this.pool.set(read.poolOffsetBytes, 'torn')
     if (status === 'ok' && short === 0) {
-      this.pool.set(read.poolOffsetBytes, this.disk.get(`${read.file}:${read.fileOffsetBytes}`) ?? 'nothing')
+      const token = this.disk.get(`${read.file}:${read.fileOffsetBytes}`) ?? 'nothing'
+      const whole = (this.lengths.get(token) ?? read.segmentBytes) === read.segmentBytes
+      this.pool.set(read.poolOffsetBytes, whole ? token : 'torn')
     }
     storage.readDone(read.store, {
       kind: 'read-done',
@@ -102,7 +109,10 @@ export class FakeLanes implements StoragePorts {
     let fileOffsetBytes = write.fileOffsetBytes
     let bytes = 0
     for (const piece of write.pieces) {
-      const token = status === 'ok' ? (this.pool.get(piece.poolOffsetBytes) ?? 'nothing') : 'torn'
+      const found = status === 'ok' ? (this.pool.get(piece.poolOffsetBytes) ?? 'nothing') : 'torn'
+      const length = this.lengths.get(found)
+      const whole = length === undefined || alignUp(length, SECTOR_BYTES) === piece.bytes
+      const token = whole ? found : 'torn'
       this.disk.set(`${write.file}:${fileOffsetBytes}`, token)
       fileOffsetBytes += piece.bytes
       bytes += piece.bytes

@@ -3,9 +3,10 @@ import fc from 'fast-check'
 import { STORAGE_COUNT, STORAGE_SERIES } from '../../../src/manager/storage/counters.js'
 import type { StorageOptions } from '../../../src/manager/storage/ports.js'
 import { KIB } from '../../../src/shared/base/units.js'
+import { RAW } from '../../../src/shared/codec/coding.js'
 import type { GroupGeometry } from '../../../src/shared/layout/regions.js'
-import { type Fixture, fixture, geometryOf } from './fixture.js'
-import { commandsOf, DIRECT_WEIGHTS, drive } from './model.js'
+import { ANS, codedGeometry, type Fixture, FP8, fixture, geometryOf } from './fixture.js'
+import { commandsOf, DIRECT_WEIGHTS, type Driver, drive } from './model.js'
 
 const BLOCK = 64 * KIB
 /** Two shards of three and of two blocks: newer blocks overwrite older ones all the time. */
@@ -20,12 +21,17 @@ const TIGHT: Partial<StorageOptions> = {
 }
 
 /** Runs the model on fresh fixtures; returns what they counted together. */
-function explore(make: () => Fixture, numRuns: number, commands = commandsOf()): (counter: number) => number {
+function explore(
+  make: () => Fixture,
+  numRuns: number,
+  commands = commandsOf(),
+  ended: (driver: Driver) => void = () => {},
+): (counter: number) => number {
   const sums = STORAGE_SERIES.map(() => 0)
   fc.assert(
     fc.property(commands, (list) => {
       const of = make()
-      drive(of, list)
+      ended(drive(of, list))
       STORAGE_SERIES.forEach((_, counter) => {
         sums[counter] = (sums[counter] as number) + of.tally.of(counter)
       })
@@ -49,6 +55,31 @@ test('Storage: so it does when shards are so small that blocks overwrite each ot
     t.true(counted(STORAGE_COUNT[name]) > 3, `${name} happened`)
   }
 })
+
+/** Items of five pages: two are halved, which is no whole pages, one becomes something or other, one stays as it is. */
+const CODED = codedGeometry(20_480, [FP8, ANS, RAW, FP8])
+
+for (const [how, options] of [
+  ['', {}],
+  [', in a pool and in files that are full all the time', { ...TIGHT, poolBytes: 5 * BLOCK }],
+  [
+    ', with extents of whole pages, admission by frequency and protected blocks',
+    { ...TIGHT, extentAlignmentBytes: 4096, cache: { protectedBytesMax: 2 * BLOCK, lfuAdmission: true } },
+  ],
+] as const) {
+  test(`Storage: so it does when a codec shortens some granules and refuses others${how}`, (t) => {
+    const codings = { coded: 0, refused: 0 }
+    const make = () => fixture(options, CODED)
+    const counted = explore(make, 25, commandsOf({ bring: 30, abandon: 2 }), (driver) => {
+      codings.coded += driver.codings.coded
+      codings.refused += driver.codings.refused
+    })
+    t.true(codings.coded > 500 && codings.refused > 100, JSON.stringify(codings))
+    for (const name of ['insertions', 'fillsDone', 'writesCommitted', 'evictions'] as const) {
+      t.true(counted(STORAGE_COUNT[name]) > 20, `${name} happened`)
+    }
+  })
+}
 
 /** Room for three protected blocks of seven. */
 const PROTECTED = { protectedBytesMax: 3 * BLOCK, lfuAdmission: false }

@@ -1,8 +1,12 @@
 import fc from 'fast-check'
+import { RUN_NUMBERS } from '../../../src/manager/storage/assemblies.js'
 import { census } from '../../../src/manager/storage/census.js'
 import { STORAGE_COUNT } from '../../../src/manager/storage/counters.js'
 import type { FillPurpose, SourcePlace } from '../../../src/manager/storage/ports.js'
 import { InvariantError } from '../../../src/shared/base/errors.js'
+import { alignUp, SECTOR_BYTES } from '../../../src/shared/base/units.js'
+import { isCoded } from '../../../src/shared/codec/coding.js'
+import type { GranuleSpec } from '../../../src/shared/layout/regions.js'
 import { type Fixture, find, keysOf, land, runsOf, token } from './fixture.js'
 
 /** A copy from an engine that is in flight: runs of one entry. */
@@ -10,6 +14,8 @@ interface Copy {
   readonly entry: number
   readonly generation: number
   readonly runs: readonly number[]
+  /** Room of each run that its copy is encoded into; 0: it is copied as it is. */
+  readonly rooms: readonly number[]
 }
 
 /** What the naive model knows of one key: the generation that may be visible, or none. */
@@ -91,6 +97,10 @@ export class Driver {
   /** Extents that pages are being written to, before or after the block's seal. */
   readonly #directs: { readonly entry: number; readonly generation: number; readonly place: SourcePlace }[] = []
   readonly #syncs = new Set<number>()
+  /** Granules that a codec has refused, as tokens: from then on they are copied as they are. */
+  readonly #refused = new Set<string>()
+  /** Granules that a codec has taken. */
+  #coded = 0
   /** Entries of which a read was found damaged and that still have reads in flight. */
   readonly #damaged = new Set<number>()
   #lost = 0
@@ -197,6 +207,11 @@ export class Driver {
     }
   }
 
+  /** Granules that the codec took, and those that it refused. */
+  get codings(): { readonly coded: number; readonly refused: number } {
+    return { coded: this.#coded, refused: this.#refused.size }
+  }
+
   /** The naive model against the storage. */
   check(): void {
     const breaches = census(this.#of.storage)
@@ -262,7 +277,50 @@ export class Driver {
     if (direct !== null && storage.untouched(entry)) this.#beginDirect(entry, direct === 'direct')
     const runs: number[] = []
     storage.contribute(entry, part === 1 ? first : part === 2 ? last : whole, runs)
-    if (runs.length > 0) this.#copies.push({ entry, generation: storage.generationOf(entry), runs })
+    if (runs.length === 0) return
+    const rooms = runs.flatMap((granule, at) => (at % RUN_NUMBERS === 0 ? [this.#roomOf(entry, granule)] : []))
+    this.#copies.push({ entry, generation: storage.generationOf(entry), runs, rooms })
+  }
+
+  /** A refused granule is never offered to the codec again. */
+  #roomOf(entry: number, granule: number): number {
+    const { storage, geometry } = this.#of
+    const spec = geometry.granules[granule] as GranuleSpec
+    const room = storage.codedRoom(entry, granule)
+    const coded = isCoded(spec.coding) && !this.#refused.has(token(storage, entry, granule))
+    same(`room for granule ${granule}`, room, coded ? alignUp(spec.expectedBytes, SECTOR_BYTES) : 0)
+    return room
+  }
+
+  /** What the codec makes of granule `granule`: as long as its format says, or as ANS happens to; 0: it refuses. */
+  #encode(granule: number, pick: number): number {
+    const { coding, expectedBytes, segmentBytes } = this.#of.geometry.granules[granule] as GranuleSpec
+    const luck = (pick * 31 + granule * 17) % 11
+    if (luck < 2) return 0
+    if (coding.format !== 'ans') return expectedBytes
+    return luck < 4 ? segmentBytes : Math.ceil((segmentBytes * luck) / 13)
+  }
+
+  /** One run of a copy that ended well: landed as it is, encoded, or refused. */
+  #landRun(copy: Copy, run: number, pick: number): void {
+    const { storage, lanes, geometry } = this.#of
+    const { entry, runs } = copy
+    const at = run * RUN_NUMBERS
+    const granule = runs[at] as number
+    const room = copy.rooms[run] as number
+    const bytes = room > 0 ? this.#encode(granule, pick) : (geometry.granules[granule]?.segmentBytes as number)
+    if (room > 0 && bytes === 0) {
+      if (this.#alive(copy)) this.#refused.add(token(storage, entry, granule))
+      storage.copyFailed(entry, runs, at, at + RUN_NUMBERS)
+      return storage.keepRaw(entry, granule)
+    }
+    if (geometry.codec.name !== 'none') lanes.lengths.set(token(storage, entry, granule), bytes)
+    if (room > 0) {
+      lanes.pool.set(storage.granuleOffset(entry, granule), token(storage, entry, granule))
+      storage.coded(entry, granule, bytes, copy.generation * 8 + granule)
+      this.#coded++
+      storage.landed(entry, runs, at, at + RUN_NUMBERS)
+    } else land(this.#of, entry, runs.slice(at, at + RUN_NUMBERS))
   }
 
   #beginDirect(entry: number, used: boolean): void {
@@ -293,9 +351,11 @@ export class Driver {
     if (copy === undefined) return
     same('generation of an entry under a copy', storage.generationOf(copy.entry), copy.generation)
     if (!landed) return storage.copyFailed(copy.entry, copy.runs, 0, copy.runs.length)
-    land(this.#of, copy.entry, copy.runs)
+    copy.rooms.forEach((_, run) => {
+      this.#landRun(copy, run, pick)
+    })
     if (!this.#alive(copy) || !storage.complete(copy.entry)) return
-    for (let granule = 0; granule < this.#of.geometry.granules.length; granule++) {
+    for (const granule of storage.unchecked(copy.entry)) {
       storage.setCrc(copy.entry, granule, copy.generation * 8 + granule)
     }
     const key = this.#keyOf(copy.entry)
@@ -403,8 +463,14 @@ export class Driver {
   #checkBytes(entry: number): void {
     const { storage, lanes, geometry } = this.#of
     const source = storage.source(entry)
-    geometry.granules.forEach(({ extentOffsetBytes }, granule) => {
+    let extentOffsetBytes = 0
+    geometry.granules.forEach(({ bytes, segmentBytes }, granule) => {
       const published = token(storage, entry, granule)
+      const length = lanes.lengths.get(published)
+      if (length !== undefined) {
+        same(`length of granule ${granule}`, storage.granule(entry, granule).segmentBytes, length)
+        same(`granule ${granule} is encoded`, storage.encoded(entry, granule), length < segmentBytes)
+      }
       if (storage.inDram(entry)) {
         same(`granule ${granule} in DRAM`, lanes.pool.get(storage.granuleOffset(entry, granule)), published)
       }
@@ -413,6 +479,7 @@ export class Driver {
         same(`granule ${granule} on SSD`, lanes.disk.get(place), published)
       }
       same(`checksum of granule ${granule}`, storage.crc(entry, granule), storage.generationOf(entry) * 8 + granule)
+      extentOffsetBytes += length === undefined ? bytes : alignUp(length, SECTOR_BYTES)
     })
   }
 
@@ -430,19 +497,20 @@ export class Driver {
 }
 
 /** Runs commands on a fresh fixture, checking after each. */
-export function drive(of: Fixture, list: readonly Command[]): void {
+export function drive(of: Fixture, list: readonly Command[]): Driver {
   const driver = new Driver(of)
   for (const command of list) {
     driver.run(command)
     driver.check()
   }
   driver.finish()
+  return driver
 }
 
 /** True when some sequence of commands makes the property fail: the twin is caught. */
 export function caught(make: () => Fixture, numRuns: number, commands = commandsOf()): boolean {
   const result = fc.check(
-    fc.property(commands, (list) => drive(make(), list)),
+    fc.property(commands, (list) => void drive(make(), list)),
     { numRuns, seed: 7, endOnFailure: true },
   )
   return result.failed
