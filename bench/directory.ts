@@ -99,7 +99,7 @@ function geometryOf(): GroupGeometry {
   const allocationBytes = [LAYERS * 2 * SEGMENT_BYTES * 64]
   const rank = buildRank({
     ...{ tpRank: 0, ppRank: 0, pageFirst: false, codec: NO_CODEC, device: 'host', paddingBytes: SECTOR_BYTES },
-    ...{ regions, groups, allocationBytes },
+    ...{ regions, groups, allocationBytes, allocationOffsetBytes: [] },
   })
   if ('refused' in rank || !('layers' in rank)) throw new Error(`the geometry is refused: ${JSON.stringify(rank)}`)
   return buildGroup([rank], 0, groups[0] as (typeof groups)[0])

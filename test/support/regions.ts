@@ -32,6 +32,7 @@ export function rankSpec(regions: readonly RegionSpec[], change: Partial<RankSpe
     ppRank: 0,
     regions,
     allocationBytes: [2 ** 30],
+    allocationOffsetBytes: [],
     groups: [{ kind: 'full-attention', blockTokens: 16, windowTokens: 0 }],
     pageFirst: false,
     codec: NO_CODEC,

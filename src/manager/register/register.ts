@@ -228,6 +228,7 @@ function rankSpec(
     ppRank: message.ppRank,
     regions: message.regions,
     allocationBytes,
+    allocationOffsetBytes: message.allocations.map((each) => (each.kind === 'cuda_ipc' ? each.offsetBytes : 0)),
     groups,
     pageFirst: message.pageFirst,
     codec: options.codec,

@@ -69,9 +69,13 @@ function defineTemplates(
         spec === null ? -1 : context.ports.defineTemplate(spec.items, spec.granuleFirstItem, spec.codings)
       if (template === null) {
         for (const number of defined) context.ports.releaseTemplate(number)
-        return refuse('region_out_of_bounds', `Cannot lay out group ${group}: an item does not fit its mapping`, {
-          group,
-        })
+        return refuse(
+          'region_out_of_bounds',
+          `Cannot lay out group ${group}: an item does not fit its mapping, or its coding does not fit it`,
+          {
+            group,
+          },
+        )
       }
       if (template >= 0) defined.push(template)
       templates.push(template)

@@ -35,19 +35,26 @@ const SCALAR_BYTES = 2
 
 type Half = 'bf16' | 'fp16'
 
-/** The coding of each of a rank's regions, in their order. Regions are checked before: names are unique, groups exist. */
+/**
+ * The coding of each of a rank's regions, in their order. Regions are checked before: names are unique, groups exist.
+ * `allocationOffsetBytes`: where each allocation begins in the driver's; 0 where it says nothing.
+ */
 export function codingsOf(
   regions: readonly RegionSpec[],
   groups: readonly GroupSpec[],
   setting: CodecSetting,
   device: CodecDevice,
+  allocationOffsetBytes: readonly number[] = [],
 ): LayerCoding[] {
   const { name } = setting
   if (name === 'none') return regions.map((region) => rawLayer(region, 'no-codec'))
   const places = placesOf(regions, groups)
   return regions.map((region) => {
     const checkpoint = groups[region.group]?.kind === 'checkpoint'
-    const coding = codingOf(region, checkpoint, name, device, places.get(region.layer) ?? null)
+    // Only where bytes begin matters below: in the driver's allocation, not in what was exported of it.
+    const offsetBytes = region.offsetBytes + (allocationOffsetBytes[region.allocation] ?? 0)
+    const placed = { ...region, offsetBytes }
+    const coding = codingOf(placed, checkpoint, name, device, places.get(region.layer) ?? null)
     return typeof coding === 'string' ? rawLayer(region, coding) : { segments: coding, rawReason: null }
   })
 }
@@ -197,7 +204,7 @@ function isE4m3({ dtype }: RegionSpec): boolean {
   return dtype === 'float8_e4m3fn' || dtype === 'fp8'
 }
 
-/** True when every page and segment begins at a multiple of `bytes` of its allocation. */
+/** True when every page and segment begins at a multiple of `bytes`. */
 function aligned(region: RegionSpec, bytes: number): boolean {
   const { offsetBytes, pageStrideBytes, segmentStrideBytes, segments } = region
   const starts = [offsetBytes, pageStrideBytes, segments === 2 ? segmentStrideBytes : 0]

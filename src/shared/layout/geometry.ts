@@ -35,7 +35,7 @@ export function buildRank(spec: RankSpec): RankGeometry | Refusal {
     if (names.has(region.layer)) return invalid(region, 'registered twice', {})
     names.add(region.layer)
   }
-  const codings = codingsOf(spec.regions, spec.groups, spec.codec, spec.device)
+  const codings = codingsOf(spec.regions, spec.groups, spec.codec, spec.device, spec.allocationOffsetBytes)
   const layers = spec.regions.map((region, i) => stored(region, spec, codings[i] as LayerCoding)).sort(byName)
   const pageCounts = pageCountsOf(layers, spec.groups.length)
   if (isRefusal(pageCounts)) return pageCounts

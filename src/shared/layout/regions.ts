@@ -64,6 +64,8 @@ export interface RankSpec {
   readonly regions: readonly RegionSpec[]
   /** Real sizes of the imported allocations, in bytes. */
   readonly allocationBytes: readonly number[]
+  /** Where each of them begins in an allocation of the driver's, which is aligned for everything. */
+  readonly allocationOffsetBytes: readonly number[]
   /** One per group id, 0 … n - 1; the same list on every rank. */
   readonly groups: readonly GroupSpec[]
   /** All layers of a rank are published together, as one stored slot. */

@@ -23,7 +23,7 @@ const MIDDLE = 3
 
 /** What becomes of the layer in the middle: formats of its segments, or why it is raw. */
 function middle(name: CodecName, change: Partial<RegionSpec>, device: CodecDevice = 'cuda'): string {
-  const found = codingsOf(stage(change), [ATTENTION, WINDOW, STATE], { name }, device)[MIDDLE]
+  const found = codingsOf(stage(change), [ATTENTION, WINDOW, STATE], { name }, device, [])[MIDDLE]
   if (found === undefined) throw new Error('every region has an answer')
   if (found.rawReason !== null && found.segments.some(isCoded)) throw new Error('raw layers have raw segments')
   const nameOf = ({ format, scalar, role, bits, headDim, seed }: ItemCoding): string =>
@@ -69,14 +69,14 @@ test('policy: the first and last two layers of a stage are exact under TurboQuan
   const layers = Array.from({ length: 12 }, (_, i) => region({ ...PAGE, layer: `layer.${i}` }))
   // As names sort: layer.0, layer.1, layer.10, layer.11, layer.2 ...
   const sorted = [...layers].sort((a, b) => (a.layer < b.layer ? -1 : 1))
-  const found = codingsOf(sorted, [ATTENTION], { name: 'turboquant-4' }, 'host')
+  const found = codingsOf(sorted, [ATTENTION], { name: 'turboquant-4' }, 'host', [])
   const raw = sorted.filter((_, i) => found[i]?.rawReason === 'protected').map(({ layer }) => layer)
   t.deepEqual(raw.sort(), ['layer.0', 'layer.1', 'layer.10', 'layer.11'])
   for (const [i, { layer }] of sorted.entries()) {
     const [coding] = found[i]?.segments ?? []
     t.is(coding?.seed, raw.includes(layer) ? 0 : 42 + 1337 * Number(layer.slice('layer.'.length)))
   }
-  const four = codingsOf(layers.slice(0, 4), [ATTENTION], { name: 'turboquant-4' }, 'host')
+  const four = codingsOf(layers.slice(0, 4), [ATTENTION], { name: 'turboquant-4' }, 'host', [])
   t.true(four.every(({ rawReason }) => rawReason === 'protected'))
 })
 
@@ -88,7 +88,7 @@ test('policy: K and V of a layer in regions of their own have the place of their
     region({ layer: `layer.${i}.index`, kvRole: 'opaque', dtype: 'uint8' }),
     region({ layer: `layer.${i}.conv`, kvRole: 'state', group: 1 }),
   ]).flat()
-  const found = codingsOf(layers, [ATTENTION, STATE], { name: 'turboquant-3' }, 'host')
+  const found = codingsOf(layers, [ATTENTION, STATE], { name: 'turboquant-3' }, 'host', [])
   const coded = layers.filter((_, i) => found[i]?.rawReason === null).map(({ layer }) => layer)
   t.deepEqual(coded, ['layer.2.k', 'layer.2.v'])
   const seeds = found.filter(({ rawReason }) => rawReason === null).map(({ segments }) => segments[0]?.seed)
@@ -108,6 +108,13 @@ test('policy: ANS takes all bytes of a CUDA device, by the statistics of their t
   t.is(middle('ans', { segmentBytes: 4096 }), 'ans bf16')
   t.is(middle('ans', { offsetBytes: 4 }), 'alignment')
   t.is(middle('ans', { pageStrideBytes: 65_540 }), 'alignment')
+  for (const [offset, raw] of [
+    [512, false],
+    [4, true],
+  ] as const) {
+    const [found] = codingsOf(stage({}), [ATTENTION], { name: 'ans' }, 'cuda', [offset])
+    t.is(found?.rawReason === 'alignment', raw, `memory that begins ${offset} bytes into its allocation`)
+  }
 })
 
 test('policy: a segment above 16 MiB is raw under every codec, one of 16 MiB is not', (t) => {

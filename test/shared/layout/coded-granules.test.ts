@@ -17,61 +17,11 @@ import { granuleRuns } from '../../../src/shared/layout/granules.js'
 import { namespaceDigest, namespaceGeometry } from '../../../src/shared/layout/namespace.js'
 import type { InstanceGeometry, RankSpec, RegionSpec } from '../../../src/shared/layout/regions.js'
 import { templateOf } from '../../../src/shared/layout/templates.js'
+import { codedRank, codedWorlds } from '../../support/coded-worlds.js'
 import { holds } from '../../support/model-commands.js'
 import { instanceOf, rankSpec, region } from '../../support/regions.js'
 
-const PAGES = 2
-const HEADS = 2
-const CODECS = CODEC_NAMES.filter((name) => name !== 'none')
 const sha256 = (bytes: Uint8Array): Uint8Array => new Uint8Array(createHash('sha256').update(bytes).digest())
-
-/** A layer of `tokens` tokens: K and V side by side in vectors, one behind the other in a page, or apart. */
-const layerShape = fc.record({
-  tokens: fc.oneof(
-    { weight: 4, arbitrary: fc.integer({ min: 1, max: 64 }) },
-    { weight: 1, arbitrary: fc.integer({ min: 1000, max: 5000 }) },
-  ),
-  layout: fc.constantFrom('packed' as const, 'adjacent' as const, 'split' as const),
-  headDim: fc.constantFrom(0, 32, 64, 80, 128, 256),
-  dtype: fc.constantFrom('bfloat16', 'float16', 'float32'),
-  role: fc.constantFrom('packed', 'packed', 'latent', 'opaque'),
-  gapBytes: fc.constantFrom(0, 0, 0, 8, 1),
-})
-
-const worlds = fc.record({
-  shapes: fc.array(layerShape, { minLength: 5, maxLength: 9 }),
-  name: fc.constantFrom(...CODECS),
-  device: fc.constantFrom('host' as const, 'cuda' as const),
-  pageFirst: fc.boolean(),
-})
-
-type World = typeof worlds extends fc.Arbitrary<infer T> ? T : never
-
-/** One rank, its layers in places of their own. */
-function specOf({ shapes, name, device, pageFirst }: World): RankSpec {
-  let offsetBytes = 0
-  const regions = shapes.map(({ tokens, layout, headDim, dtype, role, gapBytes }, index): RegionSpec => {
-    const vector = (headDim === 0 ? 64 : headDim) * (dtype === 'float32' ? 4 : 2)
-    const both = layout === 'packed'
-    const segmentBytes = tokens * HEADS * vector * (both ? 2 : 1)
-    const apart = segmentBytes * PAGES + 64
-    const made = region({
-      layer: `layer.${index}`,
-      offsetBytes,
-      pageCount: PAGES,
-      segments: both ? 1 : 2,
-      segmentBytes,
-      segmentStrideBytes: layout === 'split' ? apart : segmentBytes,
-      pageStrideBytes: (layout === 'adjacent' ? 2 * segmentBytes : segmentBytes) + (layout === 'split' ? 0 : gapBytes),
-      ...{ dtype, headDim, heads: HEADS, kvRole: role },
-    })
-    offsetBytes += 2 * apart + PAGES * gapBytes + 128
-    return made
-  })
-  const split = regions.some((each) => each.segments === 2 && each.segmentStrideBytes > each.segmentBytes)
-  const codec = { name }
-  return rankSpec(regions, { codec, device, pageFirst: pageFirst && !split, allocationBytes: [offsetBytes] })
-}
 
 /** Where a piece of a page is: its first byte in the allocation, and how many. */
 type Piece = readonly [address: number, bytes: number]
@@ -99,8 +49,8 @@ function itemsJoined(items: Float64Array, segments: readonly Piece[]): Piece[] {
 }
 
 test('coded geometry: every item is a granule, in the order of segments, and no vector is cut', (t) => {
-  const property = fc.property(worlds, (world) => {
-    const spec = specOf(world)
+  const property = fc.property(codedWorlds, (world) => {
+    const spec = codedRank(world)
     const instance = instanceOf([spec])
     const [group] = instance.groups
     const template = templateOf(instance, 0, 0, [7])
@@ -124,8 +74,8 @@ test('coded geometry: every item is a granule, in the order of segments, and no 
 test('coded geometry: what is coded can be coded, saves its eighth by formula, and is told to the addon', (t) => {
   let coded = 0
   let raw = 0
-  const property = fc.property(worlds, (world) => {
-    const instance = instanceOf([specOf(world)])
+  const property = fc.property(codedWorlds, (world) => {
+    const instance = instanceOf([codedRank(world)])
     const granules = instance.groups[0]?.granules ?? []
     const { codings } = templateOf(instance, 0, 0, [7]) ?? { codings: undefined }
     if ((codings === undefined) === granules.some(({ coding }) => isCoded(coding))) return false
