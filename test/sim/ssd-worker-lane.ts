@@ -1,6 +1,6 @@
 import { perform, type SsdWorkerSinks } from '../../src/actors/ssd-worker/effects.js'
 import {
-  CHECKS_MAX,
+  resultsOf,
   type SsdWorkerEffect,
   type SsdWorkerInput,
   SsdWorkerMachine,
@@ -24,8 +24,9 @@ export class SsdWorkerLane extends Lane<SsdWorkerInput, SsdWorkerEffect> {
   constructor(manager: ManagerProcess, { slotBytes }: Limits, replies: () => Channel<SsdWorkerReply>) {
     const { partDescriptors } = manager.plan.sizes
     const tally = new SimTally()
-    const results = new Uint32Array(CHECKS_MAX)
-    const machine = new SsdWorkerMachine({ slotBytes, partDescriptors }, results, tally)
+    const codedDescriptors = partDescriptors
+    const results = new Uint32Array(resultsOf(codedDescriptors))
+    const machine = new SsdWorkerMachine({ slotBytes, partDescriptors, codedDescriptors }, results, tally)
     const check = new StagingCheck(manager, manager.twin.ssdWorker?.(machine) ?? machine, tally)
     super(manager, 'ssd-worker', tally, check, () => machine.nextTickUs)
     this.check = check
@@ -38,6 +39,8 @@ export class SsdWorkerLane extends Lane<SsdWorkerInput, SsdWorkerEffect> {
       device: GPU.name,
       streams: new Map(),
       client: { send: (reply: SsdWorkerReply) => replies().send(reply) },
+      codecBudgetBytes: 0,
+      closing: () => {},
     } as unknown as SsdWorkerSinks
   }
 

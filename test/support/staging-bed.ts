@@ -1,6 +1,6 @@
 import { SSD_WORKER_COUNT as COUNT } from '../../src/actors/ssd-worker/counters.js'
 import {
-  CHECKS_MAX,
+  resultsOf,
   type SsdWorkerEffect,
   type SsdWorkerInput,
   SsdWorkerMachine,
@@ -24,7 +24,10 @@ const GUARD = 0x5c
 
 interface Granule {
   readonly items: number
+  /** Bytes of one item in the engine's page. */
   readonly segmentBytes: number
+  /** Bytes of its one item's coding; null: it is stored as it is. */
+  readonly codingBytes: number | null
   readonly strideBytes: number
   readonly extentOffsetBytes: number
   readonly pageOffsetBytes: number
@@ -36,11 +39,13 @@ export interface Shape {
   readonly pageBytes: number
 }
 
-function shapeOf(granules: readonly (readonly [items: number, segmentBytes: number, strideBytes: number])[]): Shape {
+type GranuleTuple = readonly [items: number, segmentBytes: number, strideBytes: number, codingBytes?: number]
+
+function shapeOf(granules: readonly GranuleTuple[]): Shape {
   let extentOffsetBytes = 0
   let pageOffsetBytes = 0
-  const laid = granules.map(([items, segmentBytes, strideBytes]) => {
-    const granule = { items, segmentBytes, strideBytes, extentOffsetBytes, pageOffsetBytes }
+  const laid = granules.map(([items, segmentBytes, strideBytes, codingBytes = null]) => {
+    const granule = { items, segmentBytes, strideBytes, extentOffsetBytes, pageOffsetBytes, codingBytes }
     extentOffsetBytes += items * strideBytes
     pageOffsetBytes += items * segmentBytes
     return granule
@@ -48,7 +53,7 @@ function shapeOf(granules: readonly (readonly [items: number, segmentBytes: numb
   return { granules: laid, extentBytes: extentOffsetBytes, pageBytes: pageOffsetBytes }
 }
 
-/** By template: split layers with odd segments, a checkpoint larger than a slot, and whole pages. */
+/** By template: split layers with odd segments, a checkpoint larger than a slot, whole pages, and codings among others. */
 export const SHAPES: readonly Shape[] = [
   shapeOf([
     [3, 500, 512],
@@ -57,7 +62,18 @@ export const SHAPES: readonly Shape[] = [
   ]),
   shapeOf(Array.from({ length: 7 }, () => [3, 1500, 1536] as const)),
   shapeOf([[1, 4096, 4096]]),
+  shapeOf([
+    [1, 700, 1024],
+    [1, 4096, 512, 300],
+    [1, 3000, 512, 512],
+    [2, 1024, 1024],
+    [1, 2048, 512, 77],
+    [1, 2048, 512, 78],
+  ]),
 ]
+/** Templates without codings: what cuFile writes. */
+export const PLAIN_TEMPLATES = 3
+const CODED_DESCRIPTORS = 2
 
 /** Extents lie on 4 KiB boundaries. */
 export const extentBytesOf = (shape: Shape) => alignUp(shape.extentBytes, PAGE_BYTES)
@@ -71,6 +87,9 @@ export type Outcome =
   | 'rotten'
   /** The count of a read is whole, the bytes never came. What a disk does with a write shows only when it is read. */
   | 'stale'
+  /** The first of the codings is none, though its checksum was right; or the codec has no room. Other operations end well. */
+  | 'refused'
+  | 'no-room'
 const OUTCOME_RESULT: Partial<Record<Outcome, number>> = { lost: -5, 'io-error': -5044, 'not-registered': -5027 }
 
 /** One operation of the device: it happens when it completes, with what it was given. */
@@ -79,7 +98,7 @@ interface Operation {
   readonly worker: number
   /** -1: a copy beside I/O. */
   readonly slot: number
-  readonly effect: SsdWorkerEffect & { kind: 'read' | 'scatter' | 'write' | 'copy' }
+  readonly effect: SsdWorkerEffect & { kind: 'read' | 'scatter' | 'decode' | 'write' | 'copy' }
 }
 
 /** A block as the bed stored it, or wants it stored. */
@@ -95,6 +114,8 @@ interface RestoreRecord {
   readonly blocks: readonly { block: Block; page: number; resident: boolean }[]
   ended: number | null
   slotWrites: number
+  /** Generations that a decoding refused. */
+  readonly refused: Set<number>
 }
 
 interface WriteRecord {
@@ -127,7 +148,7 @@ export class StagingBed {
   nowUs = 0
   /** What the next opening of a worker is answered with. */
   openCode = 0
-  readonly #checks = new Uint32Array(CHECKS_MAX)
+  readonly #checks = new Uint32Array(resultsOf(CODED_DESCRIPTORS))
   readonly #slots = new Map<string, Uint8Array>()
   readonly #open = new Set<number>()
   readonly #operations: Operation[] = []
@@ -143,7 +164,8 @@ export class StagingBed {
   constructor(options: { distort?: Distortion; unverified?: boolean } = {}) {
     this.#distort = options.distort ?? null
     this.#unverified = options.unverified ?? false
-    this.machine = new SsdWorkerMachine({ slotBytes: BED_SLOT_BYTES, partDescriptors: 3 }, this.#checks, this.tally)
+    const limits = { slotBytes: BED_SLOT_BYTES, partDescriptors: 3, codedDescriptors: CODED_DESCRIPTORS }
+    this.machine = new SsdWorkerMachine(limits, this.#checks, this.tally)
   }
 
   gauge(name: keyof typeof COUNT): number {
@@ -191,7 +213,7 @@ export class StagingBed {
   /** Restores blocks, each into a page of its own; what is `resident` comes from the pool. */
   restore(worker: number, blocks: readonly { block: Block; resident?: boolean }[], fence = 0, cut = 0): number {
     const job = this.#nextJob++
-    const record: RestoreRecord = { kind: 'restore', blocks: [], ended: null, slotWrites: 0 }
+    const record: RestoreRecord = { kind: 'restore', blocks: [], ended: null, slotWrites: 0, refused: new Set() }
     const sources: number[] = []
     const placed: RestoreRecord['blocks'][number][] = []
     for (const [pair, { block, resident = false }] of blocks.entries()) {
@@ -208,7 +230,8 @@ export class StagingBed {
         source[SOURCE.file] = block.file
         source[SOURCE.fileOffsetBytes] = block.fileOffsetBytes + granule.extentOffsetBytes
         source[SOURCE.bytes] = granule.items * granule.strideBytes
-        source[SOURCE.segmentBytes] = granule.segmentBytes
+        source[SOURCE.segmentBytes] = granule.codingBytes ?? granule.segmentBytes
+        source[SOURCE.encoded] = granule.codingBytes === null ? 0 : 1
         source[SOURCE.segmentStrideBytes] = granule.strideBytes
         source[SOURCE.crc32] = this.#unverified ? NO_CRC : granuleCrc(storedBytes(block), granule)
         source[SOURCE.generation] = block.seed
@@ -318,6 +341,15 @@ export class StagingBed {
           this.#copyOne(effect.copies, each * COPY.doubles, memory, true)
         }
         return { result: failure ?? 0, wanted: 0 }
+      case 'decode': {
+        if (outcome === 'no-room') return { result: -12, wanted: 0 }
+        for (let each = 0; each < effect.count; each++) {
+          const refused = outcome === 'refused' && each === 0
+          const done = this.#decodeOne(effect.copies, effect.offset + each * COPY.doubles, memory, refused)
+          this.#checks[effect.resultBase + each] = done ? 0 : 1
+        }
+        return { result: failure ?? 0, wanted: 0 }
+      }
       case 'read': {
         const file = this.files[effect.file] as Uint8Array
         const moved =
@@ -349,15 +381,42 @@ export class StagingBed {
     }
   }
 
-  #copyOne(copies: Float64Array, at: number, memory: Uint8Array, toPages: boolean): void {
+  /** What a descriptor names. */
+  #target(copies: Float64Array, at: number) {
     const template = copies[at + COPY.template] as number
     const page = copies[at + COPY.page] as number
     const base = copies[at + COPY.poolOffsetBytes] as number
-    const shape = SHAPES[template] as Shape
-    const granule = shape.granules[copies[at + COPY.granule] as number] as Granule
+    const granule = (SHAPES[template] as Shape).granules[copies[at + COPY.granule] as number] as Granule
     const job = this.#pageJob[template]?.[page] as number
     const record = this.jobs.get(job)
     if (record === undefined || record.ended !== null) throw new Error(`page ${page} is touched after job ${job}`)
+    return { template, page, base, granule, record }
+  }
+
+  /** Decodes one item into its page; false, and nothing happens, when its bytes are no coding. */
+  #decodeOne(copies: Float64Array, at: number, memory: Uint8Array, refused: boolean): boolean {
+    const { record, granule, page, base, template } = this.#target(copies, at)
+    if (record.kind !== 'restore') throw new Error('only restores decode')
+    const stored = copies[at + COPY.storedBytes] as number
+    if (granule.codingBytes !== stored) throw new Error(`a coding of ${stored} bytes is not one of this granule`)
+    const bytes = memory.subarray(base, base + stored)
+    const seed = new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true)
+    if (refused || !same(bytes, codingOf(seed, stored))) {
+      const of = record.blocks.find((each) => each.page === page && each.block.template === template)
+      record.refused.add(of?.block.seed ?? -1)
+      return false
+    }
+    const expected = payload({ template, seed }).subarray(
+      granule.pageOffsetBytes,
+      granule.pageOffsetBytes + granule.segmentBytes,
+    )
+    this.pageBytes(template, page).set(expected, granule.pageOffsetBytes)
+    return true
+  }
+
+  #copyOne(copies: Float64Array, at: number, memory: Uint8Array, toPages: boolean): void {
+    const { template, page, base, granule } = this.#target(copies, at)
+    if (granule.codingBytes !== null || copies[at + COPY.storedBytes] !== 0) throw new Error('a coding is copied raw')
     if (base < 0 || base + granule.items * granule.strideBytes > memory.length) {
       throw new Error(`a granule leaves its memory at ${base}`)
     }
@@ -421,6 +480,12 @@ export class StagingBed {
       case 'write':
         this.#operations.push({ tag: effect.tag, worker: effect.worker, slot: effect.slot, effect })
         return null
+      case 'decode': {
+        if (effect.count < 1 || effect.count > CODED_DESCRIPTORS) throw new Error('a part of decodings is bounded')
+        const slot = effect.slot === STAGING_SLOTS ? -1 : effect.slot
+        this.#operations.push({ tag: effect.tag, worker: effect.worker, slot, effect })
+        return null
+      }
       case 'copy':
         this.#operations.push({ tag: effect.tag, worker: effect.worker, slot: -1, effect })
         return null
@@ -450,6 +515,9 @@ export class StagingBed {
           throw new Error(`restore ${reply.job} does not end once, after its slot`)
         }
         record.ended = reply.status
+        const named = new Set(reply.list.doubles.subarray(reply.list.offset, reply.list.offset + reply.list.length))
+        for (const seed of record.refused) if (!named.has(seed)) throw new Error(`damage of block ${seed} is not named`)
+        if (record.refused.size > 0 && reply.status === ERROR_CODES.ok) throw new Error('a refused coding is done')
         return this.#checkRestored(reply.job, record)
       }
       case 'copied': {
@@ -496,7 +564,10 @@ export class StagingBed {
     for (const { worker, slot, effect } of this.#operations) {
       if (slot < 0) continue
       const of = batches.get(worker) ?? { slots: new Set(), writes: 0 }
-      if (of.slots.has(slot)) throw new Error(`slot ${slot} of worker ${worker} has two batches`)
+      // The scatter of one batch may be a copy and some decodings.
+      const alone = effect.kind === 'read' || effect.kind === 'write'
+      const batch = this.#operations.filter((each) => each.worker === worker && each.slot === slot)
+      if (alone && batch.length > 1) throw new Error(`slot ${slot} of worker ${worker} has two batches`)
       of.slots.add(slot)
       if (effect.kind === 'write') of.writes += 1
       if (of.slots.size > 2 || of.writes > 1) throw new Error(`worker ${worker} has too much in flight`)
@@ -581,7 +652,7 @@ export class StagingBed {
 }
 
 /** The engine's bytes of a block. */
-export function payload(block: Block): Uint8Array {
+export function payload(block: Pick<Block, 'template' | 'seed'>): Uint8Array {
   const bytes = new Uint8Array((SHAPES[block.template] as Shape).pageBytes)
   let state = (block.seed * 2654435761) >>> 0
   for (let at = 0; at < bytes.length; at++) {
@@ -591,12 +662,23 @@ export function payload(block: Block): Uint8Array {
   return bytes
 }
 
-/** The same as they are stored: segments padded with zeros. */
+/** A toy coding: the seed that all bytes of a block follow from, then bytes that tell when any of them is wrong. */
+function codingOf(seed: number, bytes: number): Uint8Array {
+  const coding = Uint8Array.from({ length: bytes }, (_, at) => seed * 7 + at * 13 + bytes)
+  new DataView(coding.buffer).setUint32(0, seed, true)
+  return coding
+}
+
+/** The same as they are stored: segments padded with zeros, codings too. */
 export function storedBytes(block: Block): Uint8Array {
   const shape = SHAPES[block.template] as Shape
   const page = payload(block)
   const stored = new Uint8Array(shape.extentBytes)
   for (const granule of shape.granules) {
+    if (granule.codingBytes !== null) {
+      stored.set(codingOf(block.seed, granule.codingBytes), granule.extentOffsetBytes)
+      continue
+    }
     for (let item = 0; item < granule.items; item++) {
       const from = granule.pageOffsetBytes + item * granule.segmentBytes
       stored.set(
@@ -612,7 +694,7 @@ function granuleCrc(stored: Uint8Array, granule: Granule): number {
   let crc = 0
   for (let item = 0; item < granule.items; item++) {
     const at = granule.extentOffsetBytes + item * granule.strideBytes
-    crc = crc32(stored.subarray(at, at + granule.segmentBytes), crc)
+    crc = crc32(stored.subarray(at, at + (granule.codingBytes ?? granule.segmentBytes)), crc)
   }
   return crc
 }

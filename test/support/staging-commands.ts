@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import type { Block, Outcome, StagingBed } from './staging-bed.js'
+import { type Block, type Outcome, PLAIN_TEMPLATES, SHAPES, type StagingBed } from './staging-bed.js'
 
 /** What may happen to an ssd-worker machine in any order, and what must hold once it has. */
 
@@ -21,7 +21,7 @@ interface BlockSpec {
 }
 
 const block = fc.record({
-  template: fc.nat({ max: 2 }),
+  template: fc.nat({ max: SHAPES.length - 1 }),
   file: fc.nat({ max: 1 }),
   gapPages: fc.constantFrom(0, 0, 0, 2),
   resident: fc.constantFrom(false, false, false, true),
@@ -34,7 +34,7 @@ const job = {
 }
 const pick = fc.nat({ max: 99 })
 const well = fc.record({ act: fc.constant('complete' as const), pick, outcome: fc.constant<Outcome>('ok') })
-const FAULTS: Outcome[] = ['short', 'lost', 'io-error', 'not-registered', 'rotten', 'stale']
+const FAULTS: Outcome[] = ['short', 'lost', 'io-error', 'not-registered', 'rotten', 'stale', 'refused', 'no-room']
 export const command: fc.Arbitrary<Command> = fc.oneof(
   { weight: 2, arbitrary: fc.record({ act: fc.constant('restore' as const), ...job }) },
   { weight: 2, arbitrary: fc.record({ act: fc.constant('write' as const), ...job }) },
@@ -88,7 +88,10 @@ function obey(bed: StagingBed, command: Command, stored: Block[], faults: boolea
       if (writesOpen(bed) >= 8) return
       bed.write(
         command.worker,
-        placed(bed, command.blocks).map(({ block }) => block),
+        placed(
+          bed,
+          command.blocks.map((spec) => ({ ...spec, template: spec.template % PLAIN_TEMPLATES })),
+        ).map(({ block }) => block),
         command.fence,
         command.cut,
       )

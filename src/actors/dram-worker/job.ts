@@ -1,9 +1,9 @@
 import { ERROR_CODES } from '../../shared/base/errors.js'
 import { invariant } from '../../shared/base/invariant.js'
-import { COPY } from '../../shared/layout/descriptors.js'
+import { nextRun, type Run } from '../../shared/codec/coded-run.js'
 import { EMPTY_LIST, type List } from '../../shared/layout/records.js'
 import type { DramWorkerRequest, Finish } from './messages.js'
-import { codedRun, type Part, type PartsOptions } from './parts.js'
+import type { Part, PartsOptions } from './parts.js'
 
 /** What a job does to its descriptors. */
 export type JobKind = 'save' | 'restore' | 'checksum'
@@ -89,28 +89,24 @@ export class Job {
   }
 
   /** Takes the next part, which ends where the record or the kind does; only while `left` is above 0. */
-  take({ partDescriptors, codedDescriptors = 0 }: PartsOptions): Part {
+  take(max: PartsOptions): Part {
     const doubles = this.#chunks[this.#chunk] as Float64Array
     const offset = this.#offset
     const first = this.#taken
-    const coded = this.kind !== 'checksum' && doubles[offset + COPY.storedBytes] !== 0
-    invariant(!coded || codedDescriptors > 0, 'a lane that was told of no codec gets nothing coded', { job: this.id })
-    const count = coded ? codedRun(doubles, offset, codedDescriptors) : this.#plainRun(partDescriptors)
+    const { coded, count, storedBytes } = this.#run(max)
+    invariant(count > 0, 'a lane that was told of no codec gets nothing coded', { job: this.id })
     this.#taken += count
     this.#offset += count * this.#doubles
     this.#skipEmptyChunks()
     const kind = this.kind === 'checksum' ? 'checksum' : coded ? CODED_KIND[this.kind] : 'copy'
-    return { kind, doubles, offset, count, first }
+    return { kind, doubles, offset, count, first, storedBytes }
   }
 
-  #plainRun(countMax: number): number {
+  #run(max: PartsOptions): Run {
     const doubles = this.#chunks[this.#chunk] as Float64Array
-    const count = Math.min(countMax, (doubles.length - this.#offset) / this.#doubles)
-    if (this.kind === 'checksum') return count
-    for (let each = 1; each < count; each++) {
-      if (doubles[this.#offset + each * COPY.doubles + COPY.storedBytes] !== 0) return each
-    }
-    return count
+    if (this.kind !== 'checksum') return nextRun(doubles, this.#offset, doubles.length, max)
+    const count = Math.min(max.partDescriptors, (doubles.length - this.#offset) / this.#doubles)
+    return { coded: false, count, storedBytes: 0 }
   }
 
   #skipEmptyChunks(): void {

@@ -14,7 +14,7 @@ import {
 } from './counters.js'
 import { Job } from './job.js'
 import { DRAM_JOBS_MAX, type DramWorkerReply, type DramWorkerRequest } from './messages.js'
-import { type Part, type PartsOptions, type QueuedPart, resultsOf, StreamParts } from './parts.js'
+import { type PartsOptions, type QueuedPart, resultsOf, StreamParts } from './parts.js'
 
 /**
  * What the dram-worker does next. It owns the copies of a job from its first record to its reply; the manager holds
@@ -233,7 +233,7 @@ export class DramWorkerMachine {
 
   /** Keeps what a part says of its descriptors; not ok when a decoding found that some are none. */
   #carriedOut(part: QueuedPart<Job>): number {
-    const { kind, job, first, count, resultBase, sinceUs } = part
+    const { kind, job, first, count, resultBase, storedBytes, sinceUs } = part
     const durationUs = this.#nowUs - sinceUs
     switch (kind) {
       case 'copy':
@@ -245,15 +245,14 @@ export class DramWorkerMachine {
       case 'encode': {
         const results = this.#results.subarray(resultBase, resultBase + 2 * count)
         job.keepCoded(first, results)
-        let storedBytes = 0
-        for (let at = 0; at < results.length; at += 2) storedBytes += results[at] as number
-        this.#codec.batchEnded({ op: kind, segments: count, storedBytes, damaged: 0, durationUs })
+        let written = 0
+        for (let at = 0; at < results.length; at += 2) written += results[at] as number
+        this.#codec.batchEnded({ op: kind, segments: count, storedBytes: written, damaged: 0, durationUs })
         return ERROR_CODES.ok
       }
       case 'decode': {
         const damaged = this.#damagedOf(part)
         job.damaged.push(...damaged)
-        const storedBytes = storedBytesOf(part)
         this.#codec.batchEnded({ op: kind, segments: count, storedBytes, damaged: damaged.length, durationUs })
         return damaged.length > 0 ? ERROR_CODES.codec_damaged : ERROR_CODES.ok
       }
@@ -340,12 +339,6 @@ const RESTORE_BURST = 4
 
 /** -ENOMEM: what a codec says when an item does not fit its workspace. */
 const NO_WORKSPACE = -12
-
-function storedBytesOf({ doubles, offset, count }: Part): number {
-  let bytes = 0
-  for (let each = 0; each < count; each++) bytes += doubles[offset + each * COPY.doubles + COPY.storedBytes] as number
-  return bytes
-}
 
 export type DramWorkerInput =
   | { readonly kind: 'request'; readonly request: DramWorkerRequest }

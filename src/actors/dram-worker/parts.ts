@@ -1,6 +1,5 @@
 import { invariant } from '../../shared/base/invariant.js'
-import { CODEC_PART_BYTES, type CodecOp } from '../../shared/codec/lane-series.js'
-import { COPY } from '../../shared/layout/descriptors.js'
+import type { CodecOp } from '../../shared/codec/lane-series.js'
 import { OperationSlots } from '../../shared/scheduling/operation-slots.js'
 
 /** What the stream does with a part. */
@@ -14,6 +13,8 @@ export interface Part {
   readonly count: number
   /** Position of the first descriptor in the whole job. */
   readonly first: number
+  /** Stored bytes of those that are coded. */
+  readonly storedBytes: number
 }
 
 /** A job as its parts see it. */
@@ -46,19 +47,6 @@ export function resultsOf(options: PartsOptions): number {
 
 function resultsEach({ partDescriptors, codedDescriptors = 0 }: PartsOptions): number {
   return Math.max(partDescriptors, 2 * codedDescriptors)
-}
-
-/** How many coded descriptors from `offset` on go together: those before the next that is copied, within the bounds. */
-export function codedRun(doubles: Float64Array, offset: number, countMax: number): number {
-  let count = 0
-  let bytes = 0
-  for (let at = offset; at < doubles.length && count < countMax; at += COPY.doubles) {
-    const storedBytes = doubles[at + COPY.storedBytes] as number
-    if (storedBytes === 0 || (count > 0 && bytes + storedBytes > CODEC_PART_BYTES)) break
-    bytes += storedBytes
-    count += 1
-  }
-  return count
 }
 
 /** The parts on the lane's stream: each has a place for its results and ends once, by its tag. */

@@ -1,4 +1,4 @@
-import type { Native, Port } from '../../binding/surface.js'
+import type { Native, Port, StreamOptions } from '../../binding/surface.js'
 import type { DeviceName } from '../../shared/base/device-name.js'
 import { invariant, unreachable } from '../../shared/base/invariant.js'
 import { writeSlotResult } from '../runtime/finish-slot.js'
@@ -7,7 +7,7 @@ import type { SsdWorkerEffect, SsdWorkerInput } from './machine.js'
 import type { SsdWorkerReply } from './messages.js'
 import { STAGING_SLOTS } from './worker.js'
 
-/** The streams of one worker: one a slot, then the one for copies. */
+/** The streams of one worker: one a slot, then, at STAGING_SLOTS, the one for copies. */
 type Streams = readonly number[]
 
 /** Where the effects of an ssd-worker lane go. */
@@ -18,6 +18,10 @@ export interface SsdWorkerSinks {
   /** By worker, while it is open. */
   readonly streams: Map<number, Streams>
   readonly client: Outbox<SsdWorkerReply>
+  /** Device memory that the codec may hold for one worker; 0: nothing is coded. */
+  readonly codecBudgetBytes: number
+  /** Told before a stream is closed. */
+  readonly closing: (stream: number) => void
 }
 
 const TO_PAGES = 0
@@ -30,7 +34,7 @@ export function perform(sinks: SsdWorkerSinks, effect: SsdWorkerEffect): SsdWork
     case 'open-worker':
       return { kind: 'worker-opened', worker: effect.worker, code: openWorker(sinks, effect) }
     case 'close-worker':
-      closeStreams(port, streamsOf(sinks, effect.worker))
+      closeStreams(sinks, streamsOf(sinks, effect.worker))
       sinks.streams.delete(effect.worker)
       return null
     case 'read': {
@@ -42,6 +46,11 @@ export function perform(sinks: SsdWorkerSinks, effect: SsdWorkerEffect): SsdWork
     case 'scatter': {
       const stream = streamsOf(sinks, effect.worker)[effect.slot] as number
       return refused(effect.tag, port.copy(stream, effect.tag, TO_PAGES, effect.copies, 0, effect.copyCount))
+    }
+    case 'decode': {
+      const stream = streamsOf(sinks, effect.worker)[effect.slot] as number
+      const { tag, copies, offset, count, resultBase } = effect
+      return refused(tag, port.decode(stream, tag, copies, offset, count, resultBase))
     }
     case 'write': {
       const { tag, file, fileOffsetBytes, stagingOffsetBytes, bytes, zeroFromBytes, copies, copyCount } = effect
@@ -75,11 +84,14 @@ function refused(tag: number, result: number): SsdWorkerInput | null {
 /** 0, or what refused a slot or the stream; then nothing is left open. */
 function openWorker(sinks: SsdWorkerSinks, effect: SsdWorkerEffect & { kind: 'open-worker' }): number {
   const { port, device } = sinks
+  // A worker has its budget, whatever its streams are.
+  const options = { codecBudgetBytes: Math.floor(sinks.codecBudgetBytes / (STAGING_SLOTS + 1)) }
   const streams: number[] = []
   for (let slot = 0; slot <= STAGING_SLOTS; slot++) {
-    const stream = slot < STAGING_SLOTS ? port.openStaging(device, effect.slotBytes) : openCopyStream(port, device)
+    const stream =
+      slot < STAGING_SLOTS ? port.openStaging(device, effect.slotBytes, options) : openCopyStream(port, device, options)
     if (stream < 0) {
-      closeStreams(port, streams)
+      closeStreams(sinks, streams)
       return stream
     }
     streams.push(stream)
@@ -88,9 +100,9 @@ function openWorker(sinks: SsdWorkerSinks, effect: SsdWorkerEffect & { kind: 'op
   return 0
 }
 
-function openCopyStream(port: Port, device: DeviceName): number {
+function openCopyStream(port: Port, device: DeviceName, options: StreamOptions): number {
   try {
-    return port.openStream(device)
+    return port.openStream(device, options)
   } catch (error) {
     const { errno } = error as { errno?: unknown }
     if (typeof errno !== 'number') throw error
@@ -99,8 +111,9 @@ function openCopyStream(port: Port, device: DeviceName): number {
 }
 
 /** Memory that a driver will not let go of may not be freed under it: the process ends instead. */
-function closeStreams(port: Port, streams: Streams): void {
+function closeStreams({ port, closing }: SsdWorkerSinks, streams: Streams): void {
   for (const stream of streams) {
+    closing(stream)
     const code = port.closeStream(stream)
     invariant(code === 0, 'a stream with nothing in flight can be closed', { stream, code })
   }

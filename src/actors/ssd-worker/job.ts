@@ -1,4 +1,6 @@
 import { ERROR_CODES } from '../../shared/base/errors.js'
+import { invariant } from '../../shared/base/invariant.js'
+import { nextRun, type Run, type RunMax } from '../../shared/codec/coded-run.js'
 import { COPY, SOURCE, TARGET } from '../../shared/layout/descriptors.js'
 import { EMPTY_LIST, type List, listAt } from '../../shared/layout/records.js'
 import { planStagingReads, type StagingReadPlan } from '../../shared/planning/staging-reads.js'
@@ -22,12 +24,13 @@ class Copies {
     return this.#count - this.#next
   }
 
-  /** Takes up to `max` of them; returns where they start, in descriptors, and how many there are. */
-  take(max: number): { readonly first: number; readonly count: number } {
+  /** Takes the next that go together, from `first` on. */
+  take(max: RunMax): Run & { readonly first: number } {
     const first = this.#next
-    const count = Math.min(max, this.left)
-    this.#next += count
-    return { first, count }
+    const run = nextRun(this.doubles, first * COPY.doubles, this.#count * COPY.doubles, max)
+    invariant(run.count > 0, 'a lane that was told of no codec gets nothing coded', { first })
+    this.#next += run.count
+    return { ...run, first }
   }
 
   drop(): void {
@@ -162,6 +165,16 @@ export class RestoreJob extends Job {
     this.#nextBatch = this.plan.batches.length
   }
 
+  /** True for a source whose stored bytes are a coding. */
+  encoded(source: number): boolean {
+    return this.field(source, SOURCE.encoded) === 1
+  }
+
+  /** The generation of each source has bytes that are not those that were published. */
+  damage(sources: Int32Array | readonly number[]): void {
+    for (const source of sources) this.damaged.add(this.field(source, SOURCE.generation))
+  }
+
   /** One COPY descriptor of a source whose granule lies at `poolOffsetBytes`. */
   writeCopy(source: number, poolOffsetBytes: number, doubles: Float64Array, at: number): void {
     doubles[at + COPY.template] = this.field(source, SOURCE.template)
@@ -170,7 +183,7 @@ export class RestoreJob extends Job {
     doubles[at + COPY.poolOffsetBytes] = poolOffsetBytes
     doubles[at + COPY.firstItem] = this.field(source, SOURCE.firstItem)
     doubles[at + COPY.itemCount] = this.field(source, SOURCE.itemCount)
-    doubles[at + COPY.storedBytes] = 0
+    doubles[at + COPY.storedBytes] = this.encoded(source) ? this.field(source, SOURCE.segmentBytes) : 0
   }
 
   /** The sources that copies `first … first + count - 1` serve. */

@@ -1,18 +1,21 @@
 import { ERROR_CODES } from '../../shared/base/errors.js'
 import { invariant, unreachable } from '../../shared/base/invariant.js'
 import type { Tally } from '../../shared/base/tally.js'
+import { CodecTally } from '../../shared/codec/lane-series.js'
 import { SOURCE, TARGET } from '../../shared/layout/descriptors.js'
 import { FenceWaits } from '../../shared/scheduling/fence-waits.js'
-import { SSD_WORKER_COUNT as COUNT } from './counters.js'
+import { resultsOf } from './checks.js'
+import { SSD_WORKER_COUNT as COUNT, SSD_WORKER_HISTOGRAMS, SSD_WORKER_SERIES } from './counters.js'
 import { type AnyJob, RestoreJob, type Worker, WriteJob } from './job.js'
 import type { SsdWorkerRequest } from './messages.js'
-import { type Operation, Operations } from './operations.js'
-import { type RestoreFailure, Restores } from './restores.js'
+import { type CopyPart, Operations } from './operations.js'
+import { Restores } from './restores.js'
+import { type RestoreFailure, Scatters } from './scatters.js'
 import type { SsdWorkerEffect, SsdWorkerInput } from './steps.js'
 import { type SsdWorkerOptions, Workers } from './workers.js'
 import { Writes } from './writes.js'
 
-export { CHECKS_MAX } from './restores.js'
+export { CHECKS_MAX, resultsOf } from './checks.js'
 export type { SsdWorkerEffect, SsdWorkerInput } from './steps.js'
 export type { SsdWorkerOptions } from './workers.js'
 
@@ -25,7 +28,8 @@ export type { SsdWorkerOptions } from './workers.js'
  * | free              | nobody                    | the turn of a job                                                |
  * | reading           | cuFile, then the checksum | the one completion of both: free when it failed, came short, is  |
  * |                   |                           | damaged or is not wanted any more; else scattering               |
- * | scattering        | the device's copies       | their completion: the second fence of the slot                   |
+ * | scattering        | the device's copies and   | the completion of the last: the second fence of the slot         |
+ * |                   | decodings                 |                                                                  |
  * | writing           | the gather, then cuFile   | the one completion of both                                       |
  *
  *   assembling ──last record──▶ fenced ──fence word reached──▶ running ──last batch and part ended──▶ answered
@@ -34,7 +38,8 @@ export type { SsdWorkerOptions } from './workers.js'
  * Invariants
  * - a worker has at most STAGING_SLOTS batches in flight and at most one of them writes; a slot has one batch at a
  *   time, from its submission to the end of its last device work;
- * - only bytes that were read in full and whose every checksum agrees are scattered; nothing else of a slot is;
+ * - only bytes that were read in full and whose every checksum agrees are scattered; nothing else of a slot is; what is
+ *   no coding then is damaged all the same, wherever it lay;
  * - a read is of one file, at most a slot long, on 4 KiB edges, and reads no page that no granule of its job touches;
  * - a job holds all its sources until its one reply, whichever of them a batch served;
  * - an object is `ok` only when every chunk of it was written in full; chunks are written in order, each once;
@@ -49,6 +54,7 @@ export class SsdWorkerMachine {
   readonly #tally: Tally
   readonly #slotBytes: number
   readonly #operations = new Operations()
+  readonly #scatters: Scatters
   readonly #restores: Restores
   readonly #writes: Writes
   readonly #workers: Workers
@@ -58,11 +64,16 @@ export class SsdWorkerMachine {
   #stopping = false
   #stopped = false
 
-  /** @param checks where the port writes checksums: CHECKS_MAX of them */
-  constructor(options: SsdWorkerOptions, checks: Uint32Array, tally: Tally) {
+  /** @param results where the port writes checksums and what decodings say: resultsOf(codedDescriptors) at least */
+  constructor(options: SsdWorkerOptions, results: Uint32Array, tally: Tally) {
+    const { slotBytes, codedDescriptors = 0 } = options
+    const room = results.length
+    invariant(room >= resultsOf(codedDescriptors), 'every slot and part has room for its results', { room })
     this.#tally = tally
-    this.#slotBytes = options.slotBytes
-    this.#restores = new Restores(this.#operations, checks, tally)
+    this.#slotBytes = slotBytes
+    const codec = new CodecTally(tally, SSD_WORKER_SERIES.length, SSD_WORKER_HISTOGRAMS.length)
+    this.#scatters = new Scatters(this.#operations, results, codec, codedDescriptors)
+    this.#restores = new Restores(this.#operations, this.#scatters, results, tally)
     this.#writes = new Writes(this.#operations, tally)
     this.#workers = new Workers(options, this.#operations, this.#restores, this.#writes)
   }
@@ -193,11 +204,15 @@ export class SsdWorkerMachine {
     switch (operation.kind) {
       case 'read': {
         const { job, slot } = operation
-        return this.#restoreWentOn(job, this.#restores.readEnded(job, slot, result, out), out)
+        return this.#restoreWentOn(job, this.#restores.readEnded(job, slot, result, this.#nowUs, out), out)
       }
       case 'scatter': {
         const { job, slot } = operation
-        return this.#restoreWentOn(job, this.#restores.scattered(job, slot, result, this.#nowUs), out)
+        return this.#scattered(job, slot, this.#restores.scattered(job, slot, result), out)
+      }
+      case 'decode': {
+        const { job, slot } = operation
+        return this.#scattered(job, slot, this.#restores.decoded(operation, result, this.#nowUs), out)
       }
       case 'write': {
         const { job, slot } = operation
@@ -218,11 +233,24 @@ export class SsdWorkerMachine {
     this.#fail(job, failure.status, failure.sources, out)
   }
 
-  #copied({ job, first, count }: Operation & { kind: 'copy' }, result: number, out: SsdWorkerEffect[]): void {
-    job.worker.partsInFlight -= 1
+  /** One part of a slot's scatter has ended: what came of it first, then what becomes of the slot. */
+  #scattered(job: RestoreJob, slot: number, failure: RestoreFailure | null, out: SsdWorkerEffect[]): void {
+    if (failure !== null) this.#restoreWentOn(job, failure, out)
+    this.#restores.settleSlot(job, slot, this.#nowUs, out)
+    this.#endWhenOver(job, out)
+  }
+
+  #copied(part: CopyPart, result: number, out: SsdWorkerEffect[]): void {
+    const { job, first, count, coded, place } = part
+    job.worker.parts[place] = false
     job.partsInFlight -= 1
+    const sources = job.kind === 'restore' ? job.residentOf(first, count) : NO_SOURCES
+    if (coded && job.kind === 'restore') {
+      const failure = this.#scatters.said(job, sources, part, result, this.#nowUs)
+      // Copies beside I/O are not of the route.
+      return failure === null ? this.#endWhenOver(job, out) : this.#fail(job, failure.status, failure.sources, out)
+    }
     if (result >= 0) return this.#endWhenOver(job, out)
-    const sources = job.kind === 'restore' ? job.residentOf(first, count) : []
     this.#fail(job, ERROR_CODES.io_copy_failed, sources, out)
   }
 
@@ -276,5 +304,7 @@ export class SsdWorkerMachine {
     this.#tally.set(COUNT.jobsFenced, this.#fences.size)
   }
 }
+
+const NO_SOURCES = new Int32Array(0)
 
 type JobRequest = SsdWorkerRequest & { kind: 'restore' | 'write' }

@@ -2,14 +2,40 @@ import { invariant } from '../../shared/base/invariant.js'
 import { OperationSlots } from '../../shared/scheduling/operation-slots.js'
 import type { AnyJob, RestoreJob, WriteJob } from './job.js'
 
-/** Places for operations: both slots and all parts of every worker. */
-const OPERATIONS = 1024
+/** Places for operations: both slots, with a copy and some decodings each, and all parts of every worker. */
+const OPERATIONS = 2048
 
 /** What a tag stands for: the work of a staging slot, or a part of the copies beside it. */
 export type Operation =
   | { readonly kind: 'read' | 'scatter'; readonly job: RestoreJob; readonly slot: number }
   | { readonly kind: 'write'; readonly job: WriteJob; readonly slot: number }
-  | { readonly kind: 'copy'; readonly job: AnyJob; readonly first: number; readonly count: number }
+  | Decoding
+  | CopyPart
+
+/** Codings of a slot: `sources` have their results at `resultBase` and behind it. */
+export interface Decoding extends CodedPart {
+  readonly kind: 'decode'
+  readonly job: RestoreJob
+  readonly slot: number
+  readonly sources: Int32Array
+}
+
+/** Copies `first … first + count - 1` of a job, or decodings when `coded`. */
+export interface CopyPart extends CodedPart {
+  readonly kind: 'copy'
+  readonly job: AnyJob
+  readonly first: number
+  readonly count: number
+  readonly coded: boolean
+  /** Its place among the parts of its worker. */
+  readonly place: number
+}
+
+interface CodedPart {
+  readonly resultBase: number
+  readonly storedBytes: number
+  readonly sinceUs: number
+}
 
 /** What the device works on. Each operation is taken back once, by its tag. */
 export class Operations {

@@ -1,30 +1,20 @@
 import { ERROR_CODES } from '../../shared/base/errors.js'
 import { invariant } from '../../shared/base/invariant.js'
 import type { Tally } from '../../shared/base/tally.js'
-import { CHECKSUM, COPY, NO_CRC, SOURCE } from '../../shared/layout/descriptors.js'
+import { CHECKSUM, NO_CRC, SOURCE } from '../../shared/layout/descriptors.js'
 import { EMPTY_LIST, listOf } from '../../shared/layout/records.js'
 import { finishSlot } from '../../shared/layout/slot-results.js'
-import { SLOT_GRANULES_MAX, type StagingRead } from '../../shared/planning/staging-reads.js'
+import type { StagingRead } from '../../shared/planning/staging-reads.js'
+import { checkBase } from './checks.js'
 import { SSD_WORKER_COUNT as COUNT, SSD_WORKER_HISTOGRAM as HISTOGRAM } from './counters.js'
-import type { Batch, RestoreJob } from './job.js'
-import { GPU_RESTORES_MAX, SSD_WORKERS_MAX } from './messages.js'
-import type { Operations } from './operations.js'
+import type { RestoreJob } from './job.js'
+import { GPU_RESTORES_MAX } from './messages.js'
+import type { Decoding, Operations } from './operations.js'
+import type { ReadBatch, RestoreFailure, Scatters } from './scatters.js'
 import type { SsdWorkerEffect } from './steps.js'
-import { SHORT, STAGING_SLOTS } from './worker.js'
+import { SHORT } from './worker.js'
 
-/** Checksums that the lane can have outstanding: those of both slots of every worker. */
-export const CHECKS_MAX = SSD_WORKERS_MAX * STAGING_SLOTS * SLOT_GRANULES_MAX
-
-type ReadBatch = Batch & { kind: 'read' }
-
-/** Why a restore fails. */
-export interface RestoreFailure {
-  readonly status: number
-  /** The sources that it did not get. */
-  readonly sources: Int32Array | readonly number[]
-  /** What the device said, which the route is told; 0: nothing is wrong with the route. */
-  readonly code: number
-}
+const NO_SOURCES = new Int32Array(0)
 
 /**
  * The batches of restores, from the read to the end of the scatter, and what is said when a restore ends. Only bytes
@@ -35,11 +25,12 @@ export class Restores {
   /** Where the port writes checksums: SLOT_GRANULES_MAX for each slot of each worker. */
   readonly #checks: Uint32Array
   readonly #operations: Operations
+  readonly #scatters: Scatters
   #open = 0
 
-  constructor(operations: Operations, checks: Uint32Array, tally: Tally) {
-    invariant(checks.length >= CHECKS_MAX, 'every slot has room for its checksums', { checks: checks.length })
+  constructor(operations: Operations, scatters: Scatters, checks: Uint32Array, tally: Tally) {
     this.#operations = operations
+    this.#scatters = scatters
     this.#checks = checks
     this.#tally = tally
   }
@@ -63,7 +54,8 @@ export class Restores {
       checks[at + CHECKSUM.segmentBytes] = job.field(source, SOURCE.segmentBytes)
       checks[at + CHECKSUM.segmentStrideBytes] = job.field(source, SOURCE.segmentStrideBytes)
     }
-    worker.occupy(slot, { kind: 'read', job, batch, submittedUs: nowUs })
+    const scatter = { inFlight: 0, encoded: NO_SOURCES, next: 0 }
+    worker.occupy(slot, { kind: 'read', job, batch, submittedUs: nowUs, scatter })
     out.push({
       kind: 'read',
       worker: worker.number,
@@ -74,12 +66,18 @@ export class Restores {
       bytes,
       checks,
       checkCount: readCount,
-      checkBase: checkBase(job, slot),
+      checkBase: checkBase(worker.number, slot),
     })
   }
 
   /** The read of a slot and its checksums have ended: scatters what is whole, wanted and right, else frees the slot. */
-  readEnded(job: RestoreJob, slot: number, result: number, out: SsdWorkerEffect[]): RestoreFailure | null {
+  readEnded(
+    job: RestoreJob,
+    slot: number,
+    result: number,
+    nowUs: number,
+    out: SsdWorkerEffect[],
+  ): RestoreFailure | null {
     const { worker } = job
     const current = worker.slots[slot] as ReadBatch
     const batch = job.plan.batches[current.batch] as StagingRead
@@ -92,11 +90,11 @@ export class Restores {
     }
     this.#tally.add(COUNT.reads, 1)
     this.#tally.add(COUNT.readBytes, batch.bytes)
-    const damaged = this.#damagedReads(job, batch, checkBase(job, slot))
+    const damaged = this.#damagedReads(job, batch, checkBase(worker.number, slot))
     if (damaged.length > 0) {
       worker.vacate(slot)
-      for (const read of damaged) job.damaged.add(job.readField(read, SOURCE.generation))
       const sources = damaged.flatMap((read) => [...job.served(read, 1)])
+      job.damage(sources)
       return { status: ERROR_CODES.checksum_mismatch, sources, code: 0 }
     }
     if (!job.starting) {
@@ -106,7 +104,7 @@ export class Restores {
     for (let each = 0; each < batch.readCount; each++) {
       job.ssdBytes += job.readField(batch.firstRead + each, SOURCE.bytes)
     }
-    this.#scatter(job, slot, batch, out)
+    this.#scatters.start(job, slot, nowUs, out)
     return null
   }
 
@@ -121,24 +119,21 @@ export class Restores {
     return damaged
   }
 
-  #scatter(job: RestoreJob, slot: number, batch: StagingRead, out: SsdWorkerEffect[]): void {
-    const sources = job.served(batch.firstRead, batch.readCount)
-    const copies = new Float64Array(sources.length * COPY.doubles)
-    for (const [at, source] of sources.entries()) {
-      const offsetBytes = job.field(source, SOURCE.fileOffsetBytes) - batch.fileOffsetBytes
-      job.writeCopy(source, offsetBytes, copies, at * COPY.doubles)
-    }
-    const tag = this.#operations.put({ kind: 'scatter', job, slot })
-    out.push({ kind: 'scatter', worker: job.worker.number, slot, tag, copies, copyCount: sources.length })
+  /** The copy of a slot's raw granules has ended. */
+  scattered(job: RestoreJob, slot: number, result: number): RestoreFailure | null {
+    return this.#scatters.copied(job, slot, result)
   }
 
-  /** The scatter of a slot has ended: the slot is free. */
-  scattered(job: RestoreJob, slot: number, result: number, nowUs: number): RestoreFailure | null {
-    const { batch, submittedUs } = job.worker.vacate(slot) as ReadBatch
+  /** A part of a slot's decodings has ended. */
+  decoded(decoding: Decoding, result: number, nowUs: number): RestoreFailure | null {
+    return this.#scatters.decoded(decoding, result, nowUs)
+  }
+
+  /** Frees the slot after the last of its scatter; call it when the end of each part was heard. */
+  settleSlot(job: RestoreJob, slot: number, nowUs: number, out: SsdWorkerEffect[]): void {
+    if (!this.#scatters.over(job, slot, nowUs, out)) return
+    const { submittedUs } = job.worker.vacate(slot) as ReadBatch
     this.#tally.observe(HISTOGRAM.read, Math.max(0, nowUs - submittedUs))
-    if (result >= 0) return null
-    const { firstRead, readCount } = job.plan.batches[batch] as StagingRead
-    return { status: ERROR_CODES.io_copy_failed, sources: job.served(firstRead, readCount), code: result }
   }
 
   /**
@@ -169,8 +164,4 @@ export class Restores {
     this.#tally.add(COUNT.damagedGenerations, damaged.size)
     this.#tally.observe(HISTOGRAM.loadDuration, latencyUs)
   }
-}
-
-function checkBase({ worker }: RestoreJob, slot: number): number {
-  return (worker.number * STAGING_SLOTS + slot) * SLOT_GRANULES_MAX
 }

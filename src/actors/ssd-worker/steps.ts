@@ -39,6 +39,20 @@ export type SsdWorkerEffect =
       readonly copies: Float64Array
       readonly copyCount: number
     }
+  /**
+   * Coded COPY descriptors from a slot, or from the pool when `slot` is STAGING_SLOTS, to pages; a result each from
+   * `resultBase` on. They stay as they are until the part has ended. Completes once.
+   */
+  | {
+      readonly kind: 'decode'
+      readonly worker: number
+      readonly slot: number
+      readonly tag: number
+      readonly copies: Float64Array
+      readonly offset: number
+      readonly count: number
+      readonly resultBase: number
+    }
   /** Zeros from `zeroFromBytes` to the chunk's end, copies from pages to the slot, then the write. Completes once. */
   | {
       readonly kind: 'write'

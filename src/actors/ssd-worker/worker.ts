@@ -6,9 +6,24 @@ export const STAGING_SLOTS = 2
 /** Parts of copies that one worker keeps on its stream. */
 export const COPY_PARTS = 4
 
+/** The way of a slot's granules into pages. */
+export interface Scatter {
+  /** Copies and decodings on the slot's stream. */
+  inFlight: number
+  /** Sources whose granules are codings, and how many of them were queued. */
+  encoded: Int32Array
+  next: number
+}
+
 /** What a slot is doing. A read goes from `reading` to `scattering` or, when it failed, straight to free. */
 export type Batch<Restore, Write> =
-  | { readonly kind: 'read'; readonly job: Restore; readonly batch: number; readonly submittedUs: number }
+  | {
+      readonly kind: 'read'
+      readonly job: Restore
+      readonly batch: number
+      readonly submittedUs: number
+      readonly scatter: Scatter
+    }
   | { readonly kind: 'write'; readonly job: Write; readonly chunk: number; readonly submittedUs: number }
 
 /** What the device is said to have answered when it read or wrote less than it was asked to: EIO. */
@@ -45,10 +60,17 @@ export class StagingWorker<
   readonly copiers: (Restore | Write)[] = []
   readonly jobs = new Set<Restore | Write>()
   readonly slots: (Batch<Restore, Write> | null)[] = new Array<null>(STAGING_SLOTS).fill(null)
-  partsInFlight = 0
+  /** Places of the parts on the stream for copies: true while one is there. */
+  readonly parts: boolean[] = new Array<boolean>(COPY_PARTS).fill(false)
 
   constructor(number: number) {
     this.number = number
+  }
+
+  get partsInFlight(): number {
+    let count = 0
+    for (const held of this.parts) if (held) count += 1
+    return count
   }
 
   get batchesInFlight(): number {
@@ -85,6 +107,11 @@ export class StagingWorker<
     else this.turns.removeWrite(job)
     const at = this.copiers.indexOf(job)
     if (at >= 0) this.copiers.splice(at, 1)
+  }
+
+  /** A free place on the stream for copies, or -1. */
+  get freePart(): number {
+    return this.parts.indexOf(false)
   }
 
   /** A free slot, or -1. */

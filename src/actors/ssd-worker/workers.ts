@@ -1,13 +1,14 @@
 import { invariant } from '../../shared/base/invariant.js'
 import type { Tally } from '../../shared/base/tally.js'
 import { COPY } from '../../shared/layout/descriptors.js'
+import { partBase } from './checks.js'
 import { SSD_WORKER_COUNT as COUNT } from './counters.js'
 import type { AnyJob, Worker } from './job.js'
 import { SSD_WORKERS_MAX } from './messages.js'
 import type { Operations } from './operations.js'
 import type { Restores } from './restores.js'
 import type { SsdWorkerEffect } from './steps.js'
-import { COPY_PARTS, STAGING_SLOTS, StagingWorker } from './worker.js'
+import { STAGING_SLOTS, StagingWorker } from './worker.js'
 import type { Writes } from './writes.js'
 
 export interface SsdWorkerOptions {
@@ -15,6 +16,8 @@ export interface SsdWorkerOptions {
   readonly slotBytes: number
   /** Copies in one part at most. */
   readonly partDescriptors: number
+  /** Decodings in one part at most, with a result each; absent: no job has any. */
+  readonly codedDescriptors?: number
 }
 
 /**
@@ -77,7 +80,7 @@ export class Workers {
     for (const worker of [...this.#workers.values()]) {
       if (worker.state === 'open') {
         this.#fillSlots(worker, nowUs, out)
-        this.#fillStream(worker, out)
+        this.#fillStream(worker, nowUs, out)
       }
       if (worker.closing && worker.jobs.size === 0) this.#close(worker, announced, out)
     }
@@ -93,28 +96,25 @@ export class Workers {
     }
   }
 
-  #fillStream(worker: Worker, out: SsdWorkerEffect[]): void {
-    while (worker.copiers.length > 0 && worker.partsInFlight < COPY_PARTS) {
+  #fillStream(worker: Worker, nowUs: number, out: SsdWorkerEffect[]): void {
+    for (let place = worker.freePart; place >= 0 && worker.copiers.length > 0; place = worker.freePart) {
       const job = worker.copiers.shift() as AnyJob
-      this.#copy(job, out)
+      this.#copy(job, place, nowUs, out)
       worker.wantStream(job)
     }
   }
 
-  #copy(job: AnyJob, out: SsdWorkerEffect[]): void {
+  #copy(job: AnyJob, place: number, nowUs: number, out: SsdWorkerEffect[]): void {
     const { worker, copies } = job
-    const { first, count } = copies.take(this.#options.partDescriptors)
-    worker.partsInFlight += 1
+    const { first, count, coded, storedBytes } = copies.take(this.#options)
+    worker.parts[place] = true
     job.partsInFlight += 1
-    out.push({
-      kind: 'copy',
-      worker: worker.number,
-      tag: this.#operations.put({ kind: 'copy', job, first, count }),
-      toPages: job.kind === 'restore',
-      copies: copies.doubles,
-      offset: first * COPY.doubles,
-      count,
-    })
+    const resultBase = partBase(worker.number, place, this.#options.codedDescriptors ?? 0)
+    const part = { kind: 'copy', job, first, count, coded, place, resultBase, storedBytes, sinceUs: nowUs } as const
+    const tag = this.#operations.put(part)
+    const descriptors = { worker: worker.number, tag, copies: copies.doubles, offset: first * COPY.doubles, count }
+    if (coded) out.push({ kind: 'decode', slot: STAGING_SLOTS, ...descriptors, resultBase })
+    else out.push({ kind: 'copy', toPages: job.kind === 'restore', ...descriptors })
   }
 
   #close(worker: Worker, announced: boolean, out: SsdWorkerEffect[]): void {

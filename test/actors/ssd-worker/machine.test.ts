@@ -1,7 +1,9 @@
 import test from 'ava'
 import fc from 'fast-check'
+import { SSD_WORKER_SERIES } from '../../../src/actors/ssd-worker/counters.js'
 import { ERROR_CODES } from '../../../src/shared/base/errors.js'
 import { KIB } from '../../../src/shared/base/units.js'
+import { CODEC_COUNT } from '../../../src/shared/codec/lane-series.js'
 import { READ_BURST } from '../../../src/shared/scheduling/staging-turns.js'
 import { BED_SLOT_BYTES, type Block, StagingBed } from '../../support/staging-bed.js'
 import { command, run, settle } from '../../support/staging-commands.js'
@@ -122,6 +124,110 @@ test('a checkpoint larger than a slot is cut between granules and restored exact
   settle(bed)
   t.true(bed.reads.length >= 2)
   t.is(bed.jobs.get(job)?.ended, ERROR_CODES.ok)
+})
+
+// Codings
+
+const CODED = 3
+
+/** Ends the oldest operations until one of this kind is among those that may end, and says which. */
+function reach(bed: StagingBed, kind: string): number {
+  const at = () => heads(bed).findIndex(({ effect }) => effect.kind === kind)
+  while (at() < 0) bed.complete(0)
+  return at()
+}
+
+test('raw granules of a slot go in one copy, codings in parts; the slot is free after the last of them', (t) => {
+  const bed = new StagingBed()
+  bed.openWorker(0)
+  const block = bed.place(CODED, 0) as Block
+  bed.store(block)
+  const job = bed.restore(0, [{ block }])
+  bed.complete(0)
+  t.deepEqual(
+    bed.operations.map(({ effect }) => effect.kind),
+    ['scatter', 'decode', 'decode'],
+  )
+  bed.complete(0)
+  bed.complete(0)
+  t.is(bed.gauge('batchesInFlight'), 1)
+  bed.complete(0)
+  t.is(bed.gauge('batchesInFlight'), 0)
+  t.is(bed.jobs.get(job)?.ended, ERROR_CODES.ok)
+  const count = (position: number) => bed.tally.at(SSD_WORKER_SERIES.length + position)
+  t.is(count(CODEC_COUNT.decodeBatches), 2)
+  t.is(count(CODEC_COUNT.decodedBytes), 300 + 512 + 77 + 78)
+})
+
+test('what is in DRAM is decoded beside I/O, on the stream for copies', (t) => {
+  const bed = new StagingBed()
+  bed.openWorker(0)
+  const job = bed.restore(0, [{ block: bed.place(CODED, 0) as Block, resident: true }])
+  t.true(bed.operations.every(({ slot }) => slot < 0))
+  settle(bed)
+  t.is(bed.jobs.get(job)?.ended, ERROR_CODES.ok)
+  t.is(bed.reads.length, 0)
+})
+
+test('a coding that is refused is damaged, from a slot and from DRAM alike, and says nothing of the route', (t) => {
+  for (const resident of [false, true]) {
+    const bed = new StagingBed()
+    bed.openWorker(0)
+    const block = bed.place(CODED, 0) as Block
+    bed.store(block)
+    const job = bed.restore(0, [{ block, resident }])
+    bed.complete(reach(bed, 'decode'), 'refused')
+    settle(bed)
+    t.is(bed.jobs.get(job)?.ended, ERROR_CODES.codec_damaged)
+    t.is(bed.gauge('damagedGenerations'), 1)
+    t.deepEqual(bed.routeFailures, [])
+  }
+})
+
+test('a workspace without room fails the restore, damages nothing and says nothing of the route', (t) => {
+  for (const resident of [false, true]) {
+    const bed = new StagingBed()
+    bed.openWorker(0)
+    const block = bed.place(CODED, 0) as Block
+    bed.store(block)
+    const job = bed.restore(0, [{ block, resident }])
+    bed.complete(reach(bed, 'decode'), 'no-room')
+    settle(bed)
+    t.is(bed.jobs.get(job)?.ended, ERROR_CODES.capacity_codec)
+    t.is(bed.gauge('damagedGenerations'), 0)
+    t.deepEqual(bed.routeFailures, [])
+    t.is(bed.tally.at(SSD_WORKER_SERIES.length + CODEC_COUNT.decodeFailures), 1)
+  }
+})
+
+test('a device that fails while it decodes from a slot fails the route', (t) => {
+  const bed = new StagingBed()
+  bed.openWorker(0)
+  const block = bed.place(CODED, 0) as Block
+  bed.store(block)
+  const job = bed.restore(0, [{ block }])
+  bed.complete(reach(bed, 'decode'), 'lost')
+  settle(bed)
+  t.is(bed.jobs.get(job)?.ended, ERROR_CODES.io_copy_failed)
+  t.deepEqual(bed.routeFailures, [-5])
+})
+
+test('one stored block for more pages than a slot has results is decoded in rounds', (t) => {
+  const bed = new StagingBed()
+  bed.openWorker(0)
+  const block = bed.place(CODED, 0) as Block
+  bed.store(block)
+  const job = bed.restore(
+    0,
+    Array.from({ length: 5 }, () => ({ block })),
+  )
+  bed.complete(reach(bed, 'read'))
+  const parts = () => bed.operations.filter(({ effect }) => effect.kind === 'decode').length
+  t.is(parts(), 4)
+  settle(bed)
+  t.is(bed.jobs.get(job)?.ended, ERROR_CODES.ok)
+  t.is(bed.reads.length, 1)
+  t.is(bed.tally.at(SSD_WORKER_SERIES.length + CODEC_COUNT.decodeBatches), 10)
 })
 
 // Turns
