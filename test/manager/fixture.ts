@@ -3,6 +3,7 @@ import { ManagerMachine } from '../../src/manager/machine.js'
 import type { ManagerEffect, ManagerInput } from '../../src/manager/messages.js'
 import { MANAGER_DEFAULTS, type ManagerOptions } from '../../src/manager/options.js'
 import type { ManagerPorts } from '../../src/manager/ports.js'
+import type { StorageOptions } from '../../src/manager/storage/ports.js'
 import { Storage } from '../../src/manager/storage/storage.js'
 import { plainDigest } from '../../src/shared/layout/namespace.js'
 import { decodeReply, encodeFrame } from '../../src/shared/layout/wire/frame.js'
@@ -28,17 +29,19 @@ export class ManagerFixture {
   readonly machine: ManagerMachine
   readonly storage: Storage
   nowUs = 1_000
+  /** Of every allocation. */
+  memoryBytes = PAGES * SEGMENT_BYTES
   /** What the driver would say. */
   importDevice: ManagerPorts['importDeviceMemory'] = () => ({ refused: 'ENODEV', text: 'no such device' })
   #next = 1
 
-  constructor(options: Partial<ManagerOptions> = {}) {
+  constructor(options: Partial<ManagerOptions> = {}, sizes: Partial<StorageOptions> = {}) {
     let storage: Storage | null = null
     const note = (kind: 'close-fd' | 'release-mapping' | 'port-release-slots') => (number: number) =>
       void this.log.push({ kind, number })
     const ports: ManagerPorts = {
       sha256,
-      importMemory: () => ({ mapping: this.#next++, bytes: PAGES * SEGMENT_BYTES, device: 'host' }),
+      importMemory: () => ({ mapping: this.#next++, bytes: this.memoryBytes, device: 'host' }),
       importDeviceMemory: (uuid, handle, offsetBytes, bytes) => this.importDevice(uuid, handle, offsetBytes, bytes),
       borrowMapping: () => null,
       releaseMapping: note('release-mapping'),
@@ -66,7 +69,7 @@ export class ManagerFixture {
       all,
       ports,
       (storagePorts) => {
-        storage = new Storage(SMALL, storagePorts, new PlainTally())
+        storage = new Storage({ ...SMALL, ...sizes }, storagePorts, new PlainTally())
         return storage
       },
       new PlainTally(),

@@ -54,11 +54,13 @@ export class Errands {
     if (at >= 0) this.#begun.splice(at, 1)
   }
 
-  /** Some runs of an item have to be brought again: before all others, for their block holds memory. */
-  again(errand: Errand, runs: readonly GranuleRun[]): void {
-    this.remove(errand)
-    errand.left.unshift(...runs)
-    this.#begun.unshift(errand)
+  /** Some runs of these items have to be brought again: before all others, for their blocks hold memory. */
+  again(refused: ReadonlyMap<Errand, readonly GranuleRun[]>): void {
+    for (const [errand, runs] of refused) {
+      this.remove(errand)
+      errand.left.unshift(...runs)
+    }
+    this.#begun.unshift(...refused.keys())
   }
 
   /** Takes everything out. */

@@ -272,9 +272,13 @@ export class Publication implements Operation, OpenPublication {
     for (let copy = 0; copy < part.entries.length; copy++) this.#landed(part, copy, ok, list, refused)
     if (!ok) this.#fail(this.#failure ?? errorCodeName(status), this.#errands.index)
     const complete: number[] = []
+    const again = new Map<Errand, GranuleRun[]>()
     for (const [entry, errand] of this.#inPart) {
-      if (this.#landedAll(errand, ok, refused.get(entry) ?? [])) complete.push(entry)
+      const runs = refused.get(entry)
+      if (runs !== undefined) again.set(errand, runs)
+      else if (this.#landedAll(errand, ok)) complete.push(entry)
     }
+    this.#errands.again(again)
     this.#inPart.clear()
     this.#checks.begin(complete)
     this.advance()
@@ -302,8 +306,8 @@ export class Publication implements Operation, OpenPublication {
     else runs.push(run)
   }
 
-  /** The copies of an item in one part have ended. True: its entry is complete, and the item waits for its checksums. */
-  #landedAll(errand: Errand, ok: boolean, refused: readonly GranuleRun[]): boolean {
+  /** The copies of an item in one part have ended, none refused. True: its entry is complete, and is checked next. */
+  #landedAll(errand: Errand, ok: boolean): boolean {
     const { storage } = this.#context
     const { entry, claimed } = errand.item
     if (ok && storage.complete(entry)) {
@@ -311,8 +315,7 @@ export class Publication implements Operation, OpenPublication {
       return true
     }
     if (!ok && claimed) storage.abandon(entry)
-    if (refused.length > 0) this.#errands.again(errand, refused)
-    else if (!this.#errands.has(errand)) this.#drop(entry)
+    if (!this.#errands.has(errand)) this.#drop(entry)
     return false
   }
 
