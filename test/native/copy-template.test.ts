@@ -1,7 +1,8 @@
 import test from 'ava'
 import fc from 'fast-check'
 import { loadNative } from '../../src/binding/load.js'
-import { TEMPLATE_ITEM } from '../../src/shared/layout/descriptors.js'
+import { ITEM_CODING, TEMPLATE_ITEM } from '../../src/shared/layout/descriptors.js'
+import { type Coding, codingFields } from './coded-engine.js'
 
 const native = loadNative()
 
@@ -131,4 +132,78 @@ test('templates: numbers are never used again', (t) => {
   const first = define(whole(), [0, 1])
   native.releaseTemplate(first)
   t.true(define(whole(), [0, 1]) > first)
+})
+
+const RAW: Coding = { format: 'raw', scalar: 'bytes' }
+const FP8: Coding = { format: 'fp8', scalar: 'bf16' }
+const QUANT: Coding = { format: 'turboquant', scalar: 'fp16', role: 'packed', bits: 4, headDim: 128, seed: 2 ** 32 - 1 }
+const ANS: Coding = { format: 'ans', scalar: 'bytes' }
+
+const defineCoded = (list: number[], granules: number[], codings: number[]): number =>
+  native.defineTemplate(Float64Array.from(list), Float64Array.from(granules), Float64Array.from(codings))
+
+test('templates: every item may have a coding, and none means that all are raw', (t) => {
+  const items = [whole(), whole(), whole(), whole({ bytes: 4095 })]
+  const codings = [FP8, QUANT, ANS, RAW].flatMap(codingFields)
+  native.releaseTemplate(defineCoded(items.flat(), [0, 1, 2, 3, 4], codings))
+  native.releaseTemplate(
+    defineCoded([...whole(), ...whole({ offset: 4096 })], [0, 2], [RAW, RAW].flatMap(codingFields)),
+  )
+  native.releaseTemplate(native.defineTemplate(Float64Array.from(whole()), Float64Array.of(0, 1), undefined))
+  t.pass()
+})
+
+test('templates: a coding that its item cannot have is refused, and the refusal names the item', (t) => {
+  const BAD: Record<string, [Coding, Parameters<typeof whole>[0]?]> = {
+    'FP8 of half a value': [FP8, { bytes: 4095 }],
+    'FP8 of bytes': [{ ...FP8, scalar: 'bytes' }],
+    'FP8 of e4m3': [{ ...FP8, scalar: 'e4m3' }],
+    'FP8 of nothing': [FP8, { bytes: 0 }],
+    'FP8 with a seed': [{ ...FP8, seed: 1 }],
+    'raw with bits': [{ ...RAW, bits: 4 }],
+    'a part of a vector': [QUANT, { bytes: 4096 - 256 }],
+    'a head of 96': [{ ...QUANT, headDim: 96 }],
+    'a head of 512': [{ ...QUANT, headDim: 512 }],
+    '5 bits': [{ ...QUANT, bits: 5 }],
+    '2 bits': [{ ...QUANT, bits: 2 }],
+    'no role': [{ ...QUANT, role: 'none' }],
+    'vectors of bytes': [{ ...QUANT, scalar: 'bytes' }],
+    'a seed of 33 bits': [{ ...QUANT, seed: 2 ** 32 }],
+    'half a seed': [{ ...QUANT, seed: 0.5 }],
+    'ANS of little': [ANS, { bytes: 4088 }],
+    'ANS beside its alignment': [ANS, { base: 4, count: 2 }],
+    'ANS with an odd stride': [ANS, { stride: 4100, count: 2 }],
+    'ANS of half a value': [
+      { ...ANS, scalar: 'bf16' },
+      { bytes: 4097, padded: 4608, count: 2, stride: 8192 },
+    ],
+    'an item behind its granule': [FP8, { offset: 512 }],
+  }
+  for (const [name, [coding, over]] of Object.entries(BAD)) {
+    const define = (): number =>
+      defineCoded([...whole(), ...whole(over)], [0, 1, 2], [RAW, coding].flatMap(codingFields))
+    t.throws(define, { code: 'EINVAL', message: /item 1 / }, name)
+  }
+  const two = [...whole(), ...whole({ offset: 4096 })]
+  t.throws(() => defineCoded(two, [0, 2], [FP8, FP8].flatMap(codingFields)), { code: 'EINVAL', message: /item 0 / })
+  const big = { bytes: 2 ** 24 + 2, padded: 2 ** 25 }
+  t.throws(() => defineCoded(whole(big), [0, 1], codingFields(FP8)), { code: 'EINVAL', message: /item 0 / })
+})
+
+test('templates: codings are as many as items, and of known kinds', (t) => {
+  const fields = codingFields(FP8)
+  for (const codings of [[], fields.slice(1), [...fields, ...fields], [...fields, 0]]) {
+    t.throws(() => defineCoded(whole(), [0, 1], codings))
+  }
+  const over = (field: number, value: number): number[] => fields.map((was, i) => (i === field ? value : was))
+  const refusal = { code: 'EINVAL', message: /item 0 / }
+  for (let field = 0; field < ITEM_CODING.doubles; field++) {
+    for (const wrong of [-1, 0.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 53]) {
+      t.throws(() => defineCoded(whole(), [0, 1], over(field, wrong)), refusal, `${field}: ${wrong}`)
+    }
+  }
+  for (let field = 0; field < 3; field++) t.throws(() => defineCoded(whole(), [0, 1], over(field, 4)), refusal)
+  const list = [0] as unknown as Float64Array
+  const notAList = (): number => native.defineTemplate(Float64Array.from(whole()), Float64Array.of(0, 1), list)
+  t.throws(notAList, { instanceOf: TypeError })
 })

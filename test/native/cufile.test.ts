@@ -7,6 +7,7 @@ import { crc32 } from '../../src/shared/codec/crc32.js'
 import { type CuFileShim, openShim, shimMissing } from '../support/cufile-shim.js'
 import { folderOf } from '../support/folder.js'
 import { needs } from '../support/needs.js'
+import { CodedEngine } from './coded-engine.js'
 import { NativeLane } from './open-lane.js'
 
 const native = loadNative()
@@ -157,6 +158,34 @@ shimTest('gather, write, read, checksum, scatter: the same bytes come back, and 
   }
   t.is(lane.port.closeStream(stream), 0)
   t.is(lane.port.closeStream(stream), 0, 'a number that was closed stays closed')
+})
+
+shimTest('a coding that was read into a slot is decoded into a page from there', (t) => {
+  const library = shim(t)
+  const { lane, file } = bed(t, library)
+  const stream = lane.port.openStaging('host', SLOT, { codecBudgetBytes: MIB })
+  const item = { coding: { format: 'fp8', scalar: 'bf16' }, bytes: 8192, base: 0, pageStride: 8192 } as const
+  const engine = new CodedEngine(t, [item], 2)
+  for (let at = 0; at < 8192; at += 2) engine.item(0, 0).set([0x40, at % 3 === 0 ? 0xc0 : 0x41], at)
+  const coded = Float64Array.from(engine.copy(0, 0, 0, 4096))
+  t.is(lane.port.encode(stream, 1, coded, 0, 1, 0), 0)
+  lane.reap(1)
+  const [stored = 0, crc = 0] = lane.results
+  t.is(stored, 4096)
+  t.is(lane.port.stagingWrite(stream, 2, file, 0, 0, 4096, 4096, coded, 0, 0), 0)
+  t.is(lane.reap(1)[0]?.result, 4096)
+  t.is(lane.port.stagingRead(stream, 3, file, 0, 4096, Float64Array.from([0, 4096, 4096, 4096]), 0, 1, 0), 0)
+  lane.reap(1)
+  t.is(lane.results[0], crc)
+  t.is(lane.port.decode(stream, 4, Float64Array.from(engine.copy(0, 1, 0, 4096)), 0, 1, 8), 0)
+  t.is(lane.reap(1)[0]?.result, 0)
+  t.is(lane.results[8], 0)
+  t.deepEqual(engine.item(0, 1), engine.item(0, 0))
+  // The slot is the pool of this stream, and ends where it ends.
+  const beyond = Float64Array.from(engine.copy(0, 1, SLOT - 2048, 4096))
+  t.is(lane.port.decode(stream, 5, beyond, 0, 1, 8), -22)
+  t.is(lane.port.encode(stream, 5, beyond, 0, 1, 8), -22)
+  t.is(lane.port.closeStream(stream), 0)
 })
 
 shimTest('whatever a read or write answers is its completion: statuses, -5, a short count', (t) => {
