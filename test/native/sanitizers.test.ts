@@ -44,6 +44,12 @@ const PROGRAMS: readonly Program[] = [
     headerFolders: [...STREAM_FOLDERS, 'base', 'memory', 'port'],
   },
   {
+    name: 'item_codings',
+    claim: 'native/codec: items are coded inside their bytes, by all variants alike and from any thread',
+    sources: streamSources,
+    headerFolders: [...STREAM_FOLDERS, 'base', 'memory', 'port'],
+  },
+  {
     name: 'port',
     claim: 'native/port: reads under fire, frames, noise and cancels hold their claims',
     sources: [...new Set([...streamSources, ...inFolders(PORT_FOLDERS, /\.cc$/)])],
