@@ -4,8 +4,6 @@
 // that kernels.test.ts cuts out of native/kernels: as it is, in namespace text0, and broken, in
 // text1 and so on; a broken one must end this program. Arguments: a kernel and the number of its
 // text. Exits 0 when every claim held.
-#include <sys/mman.h>
-
 #include <cstring>
 #include <string>
 
@@ -15,6 +13,7 @@
 #include "cuda/choice.h"
 #include "cuda/runs.h"
 #include "device.h"
+#include "edged.h"
 
 /// One text, whatever its own types are named.
 struct Text {
@@ -45,40 +44,8 @@ using cuda::Tile;
 
 namespace {
 
-#define CLAIM(condition, ...)                    \
-  do {                                           \
-    if (!(condition)) {                          \
-      std::printf(__VA_ARGS__);                  \
-      std::printf(": not so: " #condition "\n"); \
-      std::exit(1);                              \
-    }                                            \
-  } while (false)
-
 constexpr uint64_t kSizes[] = {1,   2,   3,    7,    8,    15,   16,   17,   31,    33,    127,
                                511, 512, 1023, 2048, 4095, 4096, 4097, 8191, 12289, 16384, 40001};
-
-/// Memory that ends where nothing is mapped: who reads or writes behind it dies.
-class Edged {
- public:
-  explicit Edged(size_t bytes) : bytes_(bytes), mapped_((bytes + 4095) / 4096 * 4096 + 4096) {
-    void* base = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (base == MAP_FAILED) device::Die("no memory");
-    base_ = static_cast<uint8_t*>(base);
-    mprotect(base_ + mapped_ - 4096, 4096, PROT_NONE);
-  }
-  Edged(const Edged&) = delete;
-  Edged& operator=(const Edged&) = delete;
-  ~Edged() { munmap(base_, mapped_); }
-  uint8_t* data() { return base_ + mapped_ - 4096 - bytes_; }
-  size_t size() const { return bytes_; }
-
- private:
-  size_t bytes_;
-  size_t mapped_;
-  uint8_t* base_;
-};
-
-uint64_t Address(const uint8_t* pointer) { return reinterpret_cast<uint64_t>(pointer); }
 
 /// One job of `count` runs at drawn places, cut as the product cuts it, moved by one kernel.
 void MoveOnce(const std::string& kernel, const Text& text, uint64_t seed) {

@@ -7,10 +7,13 @@
 #include <ucontext.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <random>
@@ -26,6 +29,28 @@ struct alignas(16) uint4 {
   uint32_t x, y, z, w;
 };
 inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
+struct alignas(8) uint2 {
+  uint32_t x, y;
+};
+inline uint2 make_uint2(uint32_t x, uint32_t y) { return {x, y}; }
+
+// Rounded as their names say; compiled without contraction (-ffp-contract=off).
+inline uint32_t __float_as_uint(float f) { return std::bit_cast<uint32_t>(f); }
+inline float __uint_as_float(uint32_t bits) { return std::bit_cast<float>(bits); }
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fsub_rn(float a, float b) { return a - b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fdiv_rn(float a, float b) { return a / b; }
+inline float __frcp_rn(float a) { return 1.0f / a; }
+inline float __fsqrt_rn(float a) { return std::sqrt(a); }
+inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
+inline float __fadd_rd(float a, float b) {
+  const float sum = a + b;
+  // The sum of two floats is exact in a double, within the range that kernels use.
+  return sum > static_cast<double>(a) + b ? std::nextafter(sum, -INFINITY) : sum;
+}
+using std::fmaxf;
+using std::fminf;
 
 struct Dimension {
   uint32_t x;
@@ -161,9 +186,10 @@ T Exchange(uint32_t mask, T value, uint32_t from) {
   if (mask != 0xffffffffu) device::Die("a shuffle of less than a warp");
   const uint32_t lane = threadIdx.x % device::kWarp;
   device::Warp& warp = device::block->warps[threadIdx.x / device::kWarp];
-  warp.values[warp.meeting.round % 2][lane] = value;
+  std::memcpy(&warp.values[warp.meeting.round % 2][lane], &value, sizeof value);
   const uint64_t round = device::Meet(warp.meeting);
-  return static_cast<T>(warp.values[round % 2][from]);
+  std::memcpy(&value, &warp.values[round % 2][from], sizeof value);
+  return value;
 }
 template <class T>
 T __shfl_sync(uint32_t mask, T value, uint32_t from) {
@@ -172,6 +198,14 @@ T __shfl_sync(uint32_t mask, T value, uint32_t from) {
 template <class T>
 T __shfl_xor_sync(uint32_t mask, T value, uint32_t flip) {
   return Exchange(mask, value, (threadIdx.x % device::kWarp) ^ flip);
+}
+inline bool __any_sync(uint32_t mask, bool value) {
+  uint32_t any = value;
+  for (uint32_t flip = 1; flip < device::kWarp; flip *= 2) any |= __shfl_xor_sync(mask, any, flip);
+  return any != 0;
+}
+inline void __syncwarp() {
+  device::Meet(device::block->warps[threadIdx.x / device::kWarp].meeting);
 }
 inline uint32_t atomicXor(uint32_t* at, uint32_t value) {
   const uint32_t before = *at;
