@@ -11,8 +11,11 @@
 #include "base/system_error.h"
 #include "cuda/devices.h"
 #include "cuda/kernel_cache.h"
+#include "kernels/code_source.h"
 #include "kernels/crc32_source.h"
+#include "kernels/fp8_source.h"
 #include "kernels/move_source.h"
+#include "kernels/turboquant_source.h"
 #include "shim/library.h"
 
 namespace orbitkv::cuda {
@@ -126,11 +129,31 @@ std::string ArchitectureOption(const Compiler& compiler, int architecture) {
   return "--gpu-architecture=compute_" + std::to_string(best);
 }
 
+std::vector<KernelSource> MakeSources() {
+  const std::string common = kernels::kCodeSource;
+  std::vector<KernelSource> sources = {
+      {"orbitkv_move", kernels::kMoveSource},
+      {"orbitkv_crc32", kernels::kCrc32Source},
+      {"orbitkv_fp8", common + kernels::kFp8Source},
+  };
+  for (const char* head_dim : {"32", "64", "128", "256"}) {
+    for (const char* bits : {"3", "4"}) {
+      std::string name = "orbitkv_turboquant_";
+      name.append(head_dim).append("_").append(bits);
+      std::string text = "// ";
+      text.append(name).append("\n#define HEAD_DIM ").append(head_dim);
+      text.append("\n#define BITS ").append(bits).append("\n").append(common);
+      sources.push_back({std::move(name), text.append(kernels::kTurboquantSource)});
+    }
+  }
+  return sources;
+}
+
 std::string Run(const Compiler& compiler, const KernelSource& kernel,
                 const std::vector<const char*>& options, bool translated) {
   Program program = nullptr;
-  if (compiler.nvrtcCreateProgram(&program, kernel.text, kernel.name, 0, nullptr, nullptr) != 0)
-    throw SystemError(EINVAL, std::string("Cannot begin to compile kernel ") + kernel.name);
+  if (compiler.nvrtcCreateProgram(&program, kernel.text.c_str(), kernel.name.c_str(), 0, nullptr, nullptr) != 0)
+    throw SystemError(EINVAL, "Cannot begin to compile kernel " + kernel.name);
   const auto destroy = [&compiler](Program* made) { compiler.nvrtcDestroyProgram(made); };
   const std::unique_ptr<Program, decltype(destroy)> ends(&program, destroy);
   const NvrtcResult result =
@@ -140,7 +163,7 @@ std::string Run(const Compiler& compiler, const KernelSource& kernel,
     compiler.nvrtcGetProgramLogSize(program, &size);
     std::string log(size, '\0');
     if (size > 0) compiler.nvrtcGetProgramLog(program, log.data());
-    throw SystemError(EINVAL, std::string("Cannot compile kernel ") + kernel.name + " (result " +
+    throw SystemError(EINVAL, "Cannot compile kernel " + kernel.name + " (result " +
                                   std::to_string(result) + "): " + log.c_str());
   }
   size_t size = 0;
@@ -150,7 +173,7 @@ std::string Run(const Compiler& compiler, const KernelSource& kernel,
   if (!image.empty())
     given = (translated ? compiler.nvrtcGetPTX : compiler.nvrtcGetCUBIN)(program, image.data());
   if (given != 0 || image.empty())
-    throw SystemError(EIO, std::string("Cannot take the code of kernel ") + kernel.name +
+    throw SystemError(EIO, "Cannot take the code of kernel " + kernel.name +
                                " from the compiler (result " + std::to_string(given) + ")");
   return image;
 }
@@ -160,10 +183,8 @@ std::string Run(const Compiler& compiler, const KernelSource& kernel,
 const CompilerState& TheCompiler(int driver_version) { return Instance(driver_version); }
 
 const std::vector<KernelSource>& KernelSources() {
-  static const std::vector<KernelSource> sources = {
-      {"orbitkv_move", kernels::kMoveSource},
-      {"orbitkv_crc32", kernels::kCrc32Source},
-  };
+  static const std::vector<KernelSource>& sources =
+      *std::make_unique<std::vector<KernelSource>>(MakeSources()).release();
   return sources;
 }
 
@@ -181,7 +202,7 @@ CompiledKernel Compile(const KernelSource& kernel, int architecture) {
   if (!compiler.available) throw SystemError(ENODEV, compiler.reason);
   const std::string target = ArchitectureOption(compiler, architecture);
   const std::vector<const char*> options = {target.c_str(), "--std=c++17"};
-  std::string key = std::string(kernel.text) + '\n' + std::to_string(compiler.version);
+  std::string key = kernel.text + '\n' + std::to_string(compiler.version);
   for (const char* option : options) key += std::string("\n") + option;
   const std::string name = Sha256Hex(key);
 

@@ -18,13 +18,13 @@ struct CompilerState {
 /// compiler emits, an older driver may refuse, so its own major version is tried first; 0 for none.
 const CompilerState& TheCompiler(int driver_version = 0);
 
-/// One kernel's source and its machine code.
+/// One program: its name stands in its text.
 struct KernelSource {
-  const char* name;
-  const char* text;
+  std::string name;
+  std::string text;
 };
 
-/// All kernels of this build.
+/// All programs of this build.
 const std::vector<KernelSource>& KernelSources();
 
 struct CompiledKernel {

@@ -66,7 +66,8 @@ PoolRegistration::~PoolRegistration() {
   if (ours && driver->cuCtxSetCurrent(context) == kSuccess) driver->cuMemHostUnregister(base);
 }
 
-CudaDevice::CudaDevice(const Driver& driver, int32_t ordinal) : driver_(driver), ordinal_(ordinal) {
+CudaDevice::CudaDevice(const Driver& driver, int32_t ordinal)
+    : driver_(driver), ordinal_(ordinal), code_kernels_(driver) {
   std::array<unsigned char, 16> uuid{};
   int major = 0, minor = 0;
   // One that does not say what it is keeps its ordinal, and is lost from the first.

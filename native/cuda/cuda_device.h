@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "cuda/code_kernels.h"
 #include "cuda/devices.h"
 #include "cuda/driver.h"
 #include "cuda/kernels.h"
@@ -60,6 +61,9 @@ class CudaDevice : public Device {
   /// Null, with `reason` set, when they cannot be had here; tried once. Entered.
   const Kernels* LoadKernels(std::string* reason);
 
+  /// Null when it cannot be had here; tried once. Entered.
+  const CodeKernel* LoadCodeKernel(size_t program) { return code_kernels_.Load(program, architecture_); }
+
   /// Device memory of our own. Entered. Throws SystemError ENOMEM.
   std::shared_ptr<const void> Allocate(uint64_t bytes, DeviceAddress* address);
 
@@ -82,6 +86,7 @@ class CudaDevice : public Device {
   bool kernels_tried_ = false;
   std::optional<Kernels> kernels_;
   std::string kernels_reason_;
+  CodeKernels code_kernels_;
 
  public:
   int architecture() const { return architecture_; }

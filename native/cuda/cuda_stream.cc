@@ -57,6 +57,7 @@ CudaStream::CudaStream(CudaDevice& device, StreamContext context, const StreamOp
   driver_.Require(driver_.cuStreamCreate(&made, kStreamNonBlocking), "Cannot make a stream");
   stream_.reset(made);
   fences_ = std::make_unique<Fences>(device_, made, *arena_, context_.sink);
+  codes_.emplace(device_, kernels_, *arena_, options_.codec_budget_bytes);
   if (kernels_ == nullptr) return;
   kernel_copies_.emplace(device_, *kernels_, *arena_, options_, pool_shift);
   device_sums_.emplace(device_, *kernels_, *arena_);
@@ -92,7 +93,7 @@ void CudaStream::Launch() noexcept {
 }
 
 bool CudaStream::LaunchWork(Job& job) {
-  if (!LaunchRuns(job)) return false;
+  if (!(job.codes == nullptr ? LaunchRuns(job) : LaunchCodes(job))) return false;
   if (job.enqueue != nullptr && job.error == 0) {
     Begin(job);
     job.error = job.enqueue(stream_.get());
@@ -169,6 +170,7 @@ void CudaStream::Poll() noexcept {
   if (!device_.failed()) fences_->Reap(front_since_us_ + jobs_.front().cost_us + kLateUs);
   if (!device_.failed()) {
     if (device_sums_) device_sums_->Collect(*fences_, context_.results);
+    codes_->Collect(*fences_, context_.results);
     Finish();
   }
   if (!device_.failed()) Launch();
@@ -186,6 +188,8 @@ void CudaStream::Finish() {
       job.mark->passed = true;
       job.mark->stream = nullptr;
     } else if (!job.launched || !fences_->HasPassed(job.last_fence)) {
+      return;
+    } else if (job.codes != nullptr && job.error == 0 && !FinishCodes(job)) {
       return;
     }
     const int32_t result = job.error != 0 ? job.error : (job.result == nullptr ? 0 : job.result());
@@ -246,6 +250,7 @@ void CudaStream::Post(Job& job, int32_t result) {
 void CudaStream::FailAll() {
   fences_->Forget();
   if (device_sums_) device_sums_->Forget();
+  codes_->Forget();
   launch_next_ = 0;
   while (!jobs_.empty()) {
     Job lost = std::move(jobs_.front());

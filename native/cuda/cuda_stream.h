@@ -14,6 +14,7 @@
 #include "cuda/device_sums.h"
 #include "cuda/direct_copies.h"
 #include "cuda/fences.h"
+#include "cuda/item_codes.h"
 #include "cuda/kernel_copies.h"
 #include "cuda/runs.h"
 #include "cuda/tile_arena.h"
@@ -63,7 +64,10 @@ class CudaStream : public Stream {
   int Checksum(int32_t tag, std::span<const double> descriptors, size_t result_base) override;
   int Move(int32_t tag, std::span<const double> descriptors) override;
   int ChecksumMapped(int32_t tag, std::span<const double> descriptors, size_t result_base) override;
-  /// As the four above; nothing follows a refusal.
+  int Encode(int32_t tag, std::span<const double> descriptors, size_t result_base) override;
+  int Decode(int32_t tag, std::span<const double> descriptors, size_t result_base) override;
+  CodecWorkspace codec_workspace() const override;
+  /// As the six above; nothing follows a refusal.
   int Submit(ForeignJob job);
 
   StreamReport report() const override;
@@ -94,6 +98,7 @@ class CudaStream : public Stream {
     RunCursor runs;
     std::function<int(StreamPointer)> enqueue;
     std::function<int32_t()> result;
+    std::unique_ptr<CodeWork> codes;
     std::vector<ChecksumStep> sums;
     size_t sum_next = 0;
     uint64_t sum_offset = 0;  // of the next checksum of the host: bytes that are in sum_crc
@@ -131,9 +136,12 @@ class CudaStream : public Stream {
 
   /// Hands jobs to the device in order, as far as there is room.
   void Launch() noexcept;
-  /// The three below: false when there is no room now.
+  /// The six below: false when there is no room now.
   bool LaunchWork(Job& job);
   bool LaunchRuns(Job& job);
+  bool LaunchCodes(Job& job);
+  bool LaunchBatch(Job& job, CodeWork& work, CodeBatch& batch);
+  bool CodeOnDevice(Job& job, const CodeWork& work, CodeBatch& batch);
   bool LaunchSums(Job& job);
   void Begin(Job& job);
   /// The mark of the end, and the last fence.
@@ -141,8 +149,15 @@ class CudaStream : public Stream {
   /// A call for a job failed: the device is lost, or the job is.
   void Refused(Job& job, Result result);
 
+  int Code(int32_t tag, CodeDirection direction, std::span<const double> descriptors,
+           size_t result_base);
+  void PlanBatch(Job& job, const CodeWork& work, CodeBatch& batch);
+  void SealBatch(Job& job, CodeWork& work, std::span<const std::byte> room);
+
   void Finish();
   bool FinishChecksum(Job& job);
+  /// Items that have no coding follow those that have one. True when none is left.
+  bool FinishCodes(Job& job);
   /// The device is lost: everything ends with -ENODEV.
   void FailAll();
   int32_t DeviceTime(Job& job);
@@ -162,6 +177,7 @@ class CudaStream : public Stream {
   DirectCopies direct_;
   std::optional<KernelCopies> kernel_copies_;
   std::optional<DeviceSums> device_sums_;
+  std::optional<ItemCodes> codes_;
   int64_t front_since_us_ = 0;  // since when the first of jobs_ is the first
 
   std::vector<double> snapshot_;

@@ -20,10 +20,22 @@ bool IsStale(Result result) {
   return result == kInvalidImage || result == kNoBinary || result == kInvalidPtx;
 }
 
-Module Load(const Driver& driver, const char* name, int architecture) {
+Result Launch(const Driver& driver, Function function, uint32_t count, uint32_t blocks,
+              uint32_t threads, StreamPointer stream, void** arguments) {
+  const uint32_t warps = threads / kWarpThreads;
+  // Few pieces of work are spread over many blocks: each has its own path to memory.
+  const uint32_t grid = std::max(1u, std::min(blocks, count));
+  const uint32_t busy = std::min(warps, (count + grid - 1) / grid);
+  const uint32_t width = threads == kMoveThreads ? std::max(1u, busy) * kWarpThreads : threads;
+  return driver.cuLaunchKernel(function, grid, 1, 1, width, 1, 1, 0, stream, arguments, nullptr);
+}
+
+}  // namespace
+
+Module LoadProgram(const Driver& driver, const char* name, int architecture) {
   const auto& sources = KernelSources();
   const auto source = std::find_if(sources.begin(), sources.end(), [name](const auto& each) {
-    return std::strcmp(each.name, name) == 0;
+    return each.name == name;
   });
   Module module = nullptr;
   CompiledKernel compiled = Compile(*source, architecture);
@@ -37,31 +49,19 @@ Module Load(const Driver& driver, const char* name, int architecture) {
   return module;
 }
 
-Function Find(const Driver& driver, Module module, const char* name) {
+Function FindKernel(const Driver& driver, Module module, const char* name) {
   Function function = nullptr;
   driver.Require(driver.cuModuleGetFunction(&function, module, name),
                  std::string("Cannot find kernel ") + name);
   return function;
 }
 
-Result Launch(const Driver& driver, Function function, uint32_t count, uint32_t blocks,
-              uint32_t threads, StreamPointer stream, void** arguments) {
-  const uint32_t warps = threads / kWarpThreads;
-  // Few pieces of work are spread over many blocks: each has its own path to memory.
-  const uint32_t grid = std::max(1u, std::min(blocks, count));
-  const uint32_t busy = std::min(warps, (count + grid - 1) / grid);
-  const uint32_t width = threads == kMoveThreads ? std::max(1u, busy) * kWarpThreads : threads;
-  return driver.cuLaunchKernel(function, grid, 1, 1, width, 1, 1, 0, stream, arguments, nullptr);
-}
-
-}  // namespace
-
 Kernels::Kernels(const Driver& driver, int architecture) : driver_(driver) {
-  const Module move = Load(driver, "orbitkv_move", architecture);
-  move_ = Find(driver, move, "orbitkv_move");
-  gather_ = Find(driver, move, "orbitkv_gather");
-  gather_warps_ = Find(driver, move, "orbitkv_gather_warps");
-  crc32_ = Find(driver, Load(driver, "orbitkv_crc32", architecture), "orbitkv_crc32");
+  const Module move = LoadProgram(driver, "orbitkv_move", architecture);
+  move_ = FindKernel(driver, move, "orbitkv_move");
+  gather_ = FindKernel(driver, move, "orbitkv_gather");
+  gather_warps_ = FindKernel(driver, move, "orbitkv_gather_warps");
+  crc32_ = FindKernel(driver, LoadProgram(driver, "orbitkv_crc32", architecture), "orbitkv_crc32");
 }
 
 Result Kernels::Move(StreamPointer stream, DeviceAddress tiles, uint32_t count,

@@ -30,7 +30,12 @@ static_assert(sizeof(Crc32Piece) == 24);
 /// Neighbouring bytes that one lane of a warp takes of each tile of 512.
 inline constexpr uint32_t kCrc32LaneBytes = 16;
 
-/// The kernels of one device, loaded into its primary context.
+/// Compiles a program of KernelSources(), or takes it from the cache, and loads it. The context is
+/// current. Throws SystemError.
+Module LoadProgram(const Driver& driver, const char* name, int architecture);
+Function FindKernel(const Driver& driver, Module module, const char* name);
+
+/// The kernels of one device that move and sum, loaded into its primary context.
 class Kernels {
  public:
   /// Compiles or takes from the cache, and loads. The context is current. Throws SystemError.

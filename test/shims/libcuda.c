@@ -296,6 +296,7 @@ typedef struct Op {
   void *argument;
   int kernel;
   Address tiles, lanes, results;
+  uint32_t units;
   struct Op *next;
 } Op;
 
@@ -324,10 +325,37 @@ static uint32_t times(uint32_t a, uint32_t b) {
   return product;
 }
 
+// An item as native/cuda/code_items.h describes it; coded by test/shims/codes.cc, as the processor does.
+struct Item {
+  uint64_t page, coded;
+  uint32_t bytes, stored, padded, first, coding, head_dim, seed, unused;
+};
+extern int orbitkv_encode_item(const struct Item *item);
+extern int orbitkv_decode_item(const struct Item *item);
+enum { FP8_ENCODE = 5, FP8_DECODE, TURBOQUANT_ENCODE, TURBOQUANT_DECODE };
+
+static Result run_codes(const Op *op) {
+  const struct Item *items = (const struct Item *)op->tiles;
+  uint32_t *flags = (uint32_t *)op->results;
+  const int encodes = op->kernel == FP8_ENCODE || op->kernel == TURBOQUANT_ENCODE;
+  const unsigned format = op->kernel <= FP8_DECODE ? 1 : 2;
+  if (op->bytes > 256 || !reaches(op->tiles, op->bytes * sizeof *items) || !reaches(op->results, op->bytes * 4)) return 700;
+  for (size_t i = 0; i < op->bytes; ++i) {
+    const uint32_t next = i + 1 < op->bytes ? items[i + 1].first : op->units;
+    if (next == items[i].first) continue;  // no units
+    if ((items[i].coding & 255) != format || next < items[i].first) return 700;
+    if (!reaches(items[i].page, items[i].bytes)) return 700;
+    if (!reaches(items[i].coded, encodes ? items[i].padded : items[i].stored)) return 700;
+    if (!(encodes ? orbitkv_encode_item : orbitkv_decode_item)(items + i)) flags[i] = 1;
+  }
+  return 0;
+}
+
 static Result run_kernel(const Op *op) {
   while (fault("hang")) usleep(200);
   Result injected = fault_number("sticky");
   if (injected) return injected;
+  if (op->kernel >= FP8_ENCODE) return run_codes(op);
   if (op->kernel != 2) {
     const struct Tile *tiles = (const struct Tile *)op->tiles;
     if (!reaches(op->tiles, op->bytes * sizeof *tiles)) return 700;
@@ -568,9 +596,16 @@ API Result cuModuleGetFunction(intptr_t *function, const char *module, const cha
   } known[] = {{"orbitkv_move", "orbitkv_move", 1},
                {"orbitkv_crc32", "orbitkv_crc32", 2},
                {"orbitkv_move", "orbitkv_gather", 3},
-               {"orbitkv_move", "orbitkv_gather_warps", 4}};
+               {"orbitkv_move", "orbitkv_gather_warps", 4},
+               {"orbitkv_fp8", "orbitkv_fp8_encode", FP8_ENCODE},
+               {"orbitkv_fp8", "orbitkv_fp8_decode", FP8_DECODE},
+               {"orbitkv_turboquant_", "orbitkv_turboquant_encode", TURBOQUANT_ENCODE},
+               {"orbitkv_turboquant_", "orbitkv_turboquant_decode", TURBOQUANT_DECODE}};
   for (size_t i = 0; i < sizeof known / sizeof *known; ++i) {
-    if (strcmp(module, known[i].module) != 0 || strcmp(name, known[i].name) != 0) continue;
+    // One program of TurboQuant for each shape.
+    const size_t length = strlen(known[i].module);
+    const int whole = known[i].module[length - 1] != '_';
+    if (strncmp(module, known[i].module, length + whole) != 0 || strcmp(name, known[i].name) != 0) continue;
     *function = known[i].function;
     return 0;
   }
@@ -592,6 +627,11 @@ API Result cuLaunchKernel(intptr_t function, unsigned gx, unsigned gy, unsigned 
   if (function == 3 || function == 4) {
     const uint32_t slices = *(uint32_t *)arguments[2];
     if ((slices != 1 && slices != 2 && slices != 4) || *(uint32_t *)arguments[3] % 16 || bx != 512) return 1;
+  }
+  if (function >= FP8_ENCODE) {
+    op.units = *(uint32_t *)arguments[2];
+    op.results = *(Address *)arguments[3];
+    if (bx != 256 || op.units == 0) return 1;
   }
   return push(s, op);
 }

@@ -68,6 +68,15 @@ export class CudaLane {
     return this.port.checksumMapped(this.stream, tag, Float64Array.from(list), 0, list.length / 5, resultBase)
   }
 
+  /** Codings of COPY descriptors with `storedBytes`, on this stream or another of the port. */
+  encode(tag: number, list: readonly number[], resultBase = 0, stream = this.stream): number {
+    return this.port.encode(stream, tag, Float64Array.from(list), 0, list.length / COPY.doubles, resultBase)
+  }
+
+  decode(tag: number, list: readonly number[], resultBase = 0, stream = this.stream): number {
+    return this.port.decode(stream, tag, Float64Array.from(list), 0, list.length / COPY.doubles, resultBase)
+  }
+
   /** Waits for exactly `count` completions; `park` sleeps as a lane does. */
   reap(count: number, how: 'pump' | 'park' = 'pump'): StreamCompletion[] {
     const completed: StreamCompletion[] = []

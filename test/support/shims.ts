@@ -6,6 +6,7 @@ import {
   mkdirSync,
   mkdtempSync,
   openSync,
+  readdirSync,
   readFileSync,
   renameSync,
   writeSync,
@@ -19,6 +20,15 @@ export function sanitizerFlags(): string[] {
   return sanitize === undefined || sanitize === '' ? [] : [`-fsanitize=${sanitize}`, '-g1', '-fno-omit-frame-pointer']
 }
 
+/** What the twin of libcuda codes items with: the codings of the processor, and their headers. */
+function codingFiles(root: string): string[] {
+  const codec = join(root, 'native/codec')
+  const files = readdirSync(codec)
+    .sort()
+    .map((file) => join(codec, file))
+  return [join(root, 'test/shims/codes.cc'), ...files, join(root, 'native/cuda/code_items.h')]
+}
+
 /**
  * Builds a library of test/shims, which stands in for one of a vendor or before it, and returns its path. Kept under
  * build/ for as long as its source does not change.
@@ -28,11 +38,10 @@ export function shim(name: 'libcuda' | 'libnvrtc' | 'between'): string {
   const source = join(root, 'test/shims', `${name}.c`)
   const compiler = process.env['CC'] ?? 'gcc'
   const sanitized = sanitizerFlags()
-  const hash = createHash('sha256')
-    .update([compiler, ...sanitized].join(' '))
-    .update(readFileSync(source))
-    .digest('hex')
-    .slice(0, 16)
+  const coding = name === 'libcuda' ? codingFiles(root) : []
+  const hashed = createHash('sha256').update([compiler, ...sanitized].join(' '))
+  for (const file of [source, ...coding]) hashed.update(readFileSync(file))
+  const hash = hashed.digest('hex').slice(0, 16)
   const folder = join(root, 'build', 'shims')
   const library = join(folder, `${name}-${hash}.so`)
   if (existsSync(library)) return library
@@ -40,7 +49,16 @@ export function shim(name: 'libcuda' | 'libnvrtc' | 'between'): string {
   const made = `${library}.${process.pid}`
   const flags = ['-shared', '-fPIC', '-O1', '-Wall', ...sanitized]
   const libraries = ['-lpthread', '-lrt', '-ldl']
-  const built = spawnSync(compiler, [...flags, '-o', made, source, ...libraries], { encoding: 'utf8' })
+  const cxx = coding.filter((file) => file.endsWith('.cc'))
+  if (cxx.length > 0) {
+    flags.push('-Wl,-Bsymbolic', `-I${join(root, 'native')}`)
+    libraries.push('-lstdc++', '-lm')
+    // One driver for both languages, with the standard of each.
+    cxx.unshift('-x', 'c++', '-std=c++20', '-fvisibility=hidden', '-O2')
+  }
+  const built = spawnSync(compiler, [...flags, '-o', made, source, ...cxx, '-x', 'none', ...libraries], {
+    encoding: 'utf8',
+  })
   if (built.status !== 0) throw new Error(`${compiler} cannot build ${source}: ${built.stderr ?? built.error}`)
   renameSync(made, library)
   return library

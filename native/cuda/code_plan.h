@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cuda/code_items.h"
+#include "cuda/code_kernels.h"
+#include "cuda/runs.h"
+#include "device/jobs.h"
+
+/// What a job of codings becomes before a device sees it. Nothing here touches one.
+namespace orbitkv::cuda {
+
+/// What a batch needs of the workspace, from its start:
+///
+///   items      48 bytes each (CodeItem)
+///   flags      4 bytes each: it has no coding
+///   sums       4 bytes each: the remainder of its coded bytes
+///   codings    each from a multiple of 512 on, unless the pool itself is on the device
+struct CodeBatch {
+  size_t first = 0;  // of the job's steps
+  size_t count = 0;
+  /// The program that codes it; CodeKernels::kPrograms when the processor does.
+  size_t program = CodeKernels::kPrograms;
+  uint32_t units = 0;
+  /// Bytes in the workspace; 0 when the processor codes it.
+  uint64_t arena_bytes = 0;
+  uint32_t pieces = 0;  // of the checksums of its codings
+  /// `page` and `coded` as they are, or offsets in the workspace where the codings are there.
+  std::vector<CodeItem> items;
+  /// Between workspace and pool; of a batch that the processor codes, from pages to its buffer. The
+  /// end that is not the pool's or a page's is an offset.
+  std::vector<Tile> runs;
+
+  static constexpr uint64_t kItemBytes = sizeof(CodeItem) + 2 * sizeof(uint32_t);
+  /// Bytes in front of the codings.
+  static constexpr uint64_t kHeadBytes = (kCodeItemsMax * kItemBytes + kCodedAlign - 1) /
+                                         kCodedAlign * kCodedAlign;
+  DeviceAddress FlagsAt(DeviceAddress arena) const { return arena + count * sizeof(CodeItem); }
+  DeviceAddress SumsAt(DeviceAddress arena) const {
+    return FlagsAt(arena) + count * sizeof(uint32_t);
+  }
+  bool on_device() const { return arena_bytes != 0; }
+};
+
+/// What there is to code with.
+struct CodeMeans {
+  CodeDirection direction = CodeDirection::kEncode;
+  uint64_t budget_bytes = 0;
+  /// Of the processor's buffer.
+  uint64_t buffer_bytes = 0;
+  /// The pool is on the device: codings are made and read where they are.
+  bool inside = false;
+  /// Programs that work.
+  bool programs[CodeKernels::kPrograms] = {};
+};
+
+/// Whether an item may be stored as its coding, for what is known before that is made.
+bool IsWorthCoding(const CodeStep& step);
+/// Cuts a job into batches, in its order; of neighbours that one program codes, at most
+/// kCodeItemsMax together. An item that is not worth coding, or whose bytes are too few or too many
+/// to be its coding, is in a batch with no units. -ENOMEM: one has no place within the budget.
+int PlanCodes(std::span<const CodeStep> steps, const CodeMeans& means,
+              std::vector<CodeBatch>* batches);
+
+}  // namespace orbitkv::cuda

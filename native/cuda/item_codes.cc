@@ -1,0 +1,218 @@
+#include "cuda/item_codes.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "codec/crc32_combine.h"
+#include "cuda/checksum_pieces.h"
+#include "cuda/device_sums.h"
+
+namespace orbitkv::cuda {
+namespace {
+
+constexpr uint32_t kLanes = 32;
+constexpr size_t kLanesBytes = kLanes * sizeof(uint32_t);
+constexpr size_t kAlign = 128;
+/// Blocks for each multiprocessor: of 8 warps, as many as their registers allow at once.
+constexpr uint32_t kCodeBlocks = 4;
+constexpr uint32_t kSumBlocks = 2;
+
+/// Of a batch's descriptors; the weights of lanes and the pieces follow.
+size_t ItemsBytes(const CodeBatch& batch) { return batch.count * CodeBatch::kItemBytes; }
+size_t LanesAt(const CodeBatch& batch) {
+  return (ItemsBytes(batch) + kAlign - 1) / kAlign * kAlign;
+}
+
+ChecksumStep WholeOf(DeviceAddress address, uint64_t bytes) {
+  // NOLINTNEXTLINE: an address of the device, never followed here.
+  return {reinterpret_cast<const std::byte*>(address), bytes, bytes, bytes};
+}
+
+}  // namespace
+
+static_assert(kCodeItemsMax * CodeBatch::kItemBytes + kAlign + kLanesBytes +
+                  DeviceSums::kPiecesMax * sizeof(Crc32Piece) <=
+              TileArena::kRegionBytesMax);
+
+ItemCodes::ItemCodes(CudaDevice& device, const Kernels* kernels, TileArena& arena,
+                     uint64_t budget_bytes)
+    : device_(device),
+      driver_(device.driver()),
+      kernels_(kernels),
+      arena_(arena),
+      encoding_(device, budget_bytes),
+      decoding_(device, budget_bytes) {}
+
+ItemCodes::~ItemCodes() {
+  if (buffer_ != nullptr && device_.MakeCurrent() == kSuccess) driver_.cuMemFreeHost(buffer_);
+}
+
+int ItemCodes::Prepare(CodeWork& work) {
+  CodeMeans means;
+  means.direction = work.direction;
+  means.budget_bytes = workspace(work.direction).budget_bytes();
+  means.buffer_bytes = kBufferBytes;
+  means.inside = work.inside;
+  bool asked[CodeKernels::kPrograms] = {};
+  for (const CodeStep& step : work.steps) {
+    const size_t program = CodeKernels::ProgramOf(step.item->coding);
+    if (program == CodeKernels::kPrograms || asked[program]) continue;
+    asked[program] = true;
+    means.programs[program] = kernels_ != nullptr && device_.LoadCodeKernel(program) != nullptr;
+  }
+  if (const int planned = PlanCodes(work.steps, means, &work.batches); planned != 0) return planned;
+  const bool here = std::any_of(work.batches.begin(), work.batches.end(),
+                                [](const CodeBatch& batch) { return !batch.on_device(); });
+  if (here && buffer_ == nullptr) {
+    void* memory = nullptr;
+    const Result made = driver_.cuMemHostAlloc(&memory, kBufferBytes, kHostPortable | kHostMapped);
+    device_.Note(made);
+    if (made != kSuccess) return -ENOMEM;
+    buffer_ = static_cast<std::byte*>(memory);
+  }
+  if (work.direction == CodeDirection::kDecode || work.inside) return 0;
+  const auto fit = std::count_if(work.steps.begin(), work.steps.end(), [](const CodeStep& step) {
+    return step.stored >= step.item->bytes;
+  });
+  work.raw.reserve(static_cast<size_t>(fit));
+  work.raw_runs.reserve(static_cast<size_t>(fit));
+  return 0;
+}
+
+Result ItemCodes::Hold(const CodeWork& work, const CodeBatch& batch, bool idle) {
+  if (!batch.on_device()) return buffer_lent_ ? kNotReady : kSuccess;
+  CodeWorkspace& space = workspace(work.direction);
+  if (batch.units == 0 || space.Has(batch.arena_bytes)) return kSuccess;
+  return idle ? space.Hold(batch.arena_bytes) : kNotReady;
+}
+
+DeviceAddress ItemCodes::BaseOf(const CodeWork& work, const CodeBatch& batch) const {
+  return batch.on_device() ? workspace(work.direction).address()
+                           : reinterpret_cast<DeviceAddress>(buffer_);
+}
+
+std::span<std::byte> ItemCodes::Reserve(const CodeBatch& batch) {
+  const size_t bytes = LanesAt(batch) + kLanesBytes + batch.pieces * sizeof(Crc32Piece);
+  return arena_.Reserve(bytes, bytes);
+}
+
+Result ItemCodes::Launch(StreamPointer stream, std::span<std::byte> room, const CodeWork& work,
+                         CodeBatch& batch) {
+  const bool encodes = work.direction == CodeDirection::kEncode;
+  const DeviceAddress space = workspace(work.direction).address();
+  const auto count = static_cast<uint32_t>(batch.count);
+  auto* items = reinterpret_cast<CodeItem*>(room.data());
+  auto* flags = reinterpret_cast<uint32_t*>(items + count);
+  auto* lanes = reinterpret_cast<uint32_t*>(room.data() + LanesAt(batch));
+  auto* pieces = reinterpret_cast<Crc32Piece*>(lanes + kLanes);
+  for (uint32_t lane = 0; lane < kLanes; ++lane) lanes[lane] = LaneWeight(lane);
+  uint32_t used = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    items[i] = batch.items[i];
+    const bool coded = items[i].stored != 0;
+    if (!work.inside) items[i].coded += space;
+    flags[i] = coded ? 0 : 1;
+    flags[count + i] = 0;
+    if (!encodes || !coded) continue;
+    const ChecksumStep whole = WholeOf(items[i].coded, items[i].stored);
+    WritePieces(whole, i, pieces + used);
+    used += static_cast<uint32_t>(PieceCount(whole));
+  }
+  arena_.Commit(room.size());
+  Result result = driver_.cuMemcpyHtoDAsync(space, items, ItemsBytes(batch), stream);
+  if (result != kSuccess) return result;
+  const CodeKernel& kernel = *device_.LoadCodeKernel(batch.program);
+  const uint32_t blocks = device_.multiprocessors() * kCodeBlocks;
+  result = encodes ? kernel.Encode(stream, space, count, batch.units, batch.FlagsAt(space), blocks)
+                   : kernel.Decode(stream, space, count, batch.units, batch.FlagsAt(space), blocks);
+  if (result != kSuccess || !encodes) return result;
+  return kernels_->Crc32(stream, arena_.AddressOf(pieces), used, arena_.AddressOf(lanes),
+                         batch.SumsAt(space), device_.multiprocessors() * kSumBlocks);
+}
+
+std::span<std::byte> ItemCodes::ReserveWords(const CodeBatch& batch) {
+  const size_t bytes = batch.count * 2 * sizeof(uint32_t);
+  return arena_.Reserve(bytes, bytes);
+}
+
+Result ItemCodes::Return(StreamPointer stream, std::span<std::byte> room, const CodeWork& work,
+                         const CodeBatch& batch) {
+  arena_.Commit(room.size());
+  const size_t words = work.direction == CodeDirection::kEncode ? 2 : 1;
+  return driver_.cuMemcpyDtoHAsync(room.data(), batch.FlagsAt(workspace(work.direction).address()),
+                                   batch.count * words * sizeof(uint32_t), stream);
+}
+
+void ItemCodes::Expect(uint32_t fence, std::span<const std::byte> room, CodeWork& work,
+                       size_t batch) {
+  const CodeBatch& expected = work.batches[batch];
+  pending_.push_back({fence, reinterpret_cast<const uint32_t*>(room.data()), &work, &expected});
+  if (!expected.on_device())
+    buffer_lent_ = true;
+  else if (!room.empty())
+    workspace(work.direction).Lend(expected.arena_bytes);
+}
+
+void ItemCodes::Collect(const Fences& fences, std::span<uint32_t> results) {
+  for (; !pending_.empty() && fences.HasPassed(pending_.front().fence); pending_.pop_front()) {
+    const Pending& pending = pending_.front();
+    if (!pending.batch->on_device()) {
+      EncodeHere(pending, results);
+      buffer_lent_ = false;
+      continue;
+    }
+    if (pending.words != nullptr)
+      workspace(pending.work->direction).TakeBack(pending.batch->arena_bytes);
+    if (pending.work->direction == CodeDirection::kEncode)
+      CollectEncoded(pending, results);
+    else
+      CollectDecoded(pending, results);
+  }
+}
+
+void ItemCodes::CollectEncoded(const Pending& pending, std::span<uint32_t> results) {
+  CodeWork& work = *pending.work;
+  const size_t count = pending.batch->count;
+  for (size_t i = 0; i < count; ++i) {
+    const size_t at = pending.batch->first + i;
+    const CodeStep& step = work.steps[at];
+    const uint32_t stored = pending.batch->items[i].stored;
+    const bool coded = pending.words != nullptr && stored != 0 && pending.words[i] == 0;
+    if (!coded && !work.inside && step.stored >= step.item->bytes)
+      work.raw.push_back(static_cast<uint32_t>(at));
+    if (results.empty()) continue;
+    const size_t place = work.result_base + 2 * at;
+    results[place] = coded ? stored : 0;
+    results[place + 1] = coded ? Crc32FromRemainder(pending.words[count + i], stored) : 0;
+  }
+}
+
+void ItemCodes::CollectDecoded(const Pending& pending, std::span<uint32_t> results) {
+  if (results.empty()) return;
+  for (size_t i = 0; i < pending.batch->count; ++i)
+    results[pending.work->result_base + pending.batch->first + i] =
+        pending.words == nullptr || pending.words[i] != 0 ? 1 : 0;
+}
+
+void ItemCodes::EncodeHere(const Pending& pending, std::span<uint32_t> results) {
+  const CodeWork& work = *pending.work;
+  uint64_t at = 0;
+  for (size_t i = pending.batch->first; i < pending.batch->first + pending.batch->count; ++i) {
+    const CodeStep& step = work.steps[i];
+    const StoredItem stored =
+        StoreItem(step.item->coding, buffer_ + at, step.item->bytes, step.coded, step.stored);
+    at = AlignCoded(at + step.item->bytes);
+    if (results.empty()) continue;
+    results[work.result_base + 2 * i] = static_cast<uint32_t>(stored.bytes);
+    results[work.result_base + 2 * i + 1] = stored.crc32;
+  }
+}
+
+CodecWorkspace ItemCodes::report() const {
+  return {encoding_.reserved_bytes() + decoding_.reserved_bytes(),
+          encoding_.held_bytes() + decoding_.held_bytes(),
+          encoding_.allocations() + decoding_.allocations()};
+}
+
+}  // namespace orbitkv::cuda

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/fixed_ring.h"
+#include "cuda/code_plan.h"
+#include "cuda/code_workspace.h"
+#include "cuda/cuda_device.h"
+#include "cuda/fences.h"
+#include "cuda/tile_arena.h"
+#include "device/stream.h"
+
+namespace orbitkv::cuda {
+
+/// A job of codings, from its acceptance on; nothing of it grows later.
+struct CodeWork {
+  CodeDirection direction = CodeDirection::kEncode;
+  std::vector<CodeStep> steps;
+  std::vector<CodeBatch> batches;
+  size_t result_base = 0;
+  bool inside = false;
+
+  /// How far it was handed to the device: the batch, and what was done of it.
+  enum class Stage { kHold, kCode, kMove, kSeal };
+  size_t next = 0;
+  Stage stage = Stage::kHold;
+
+  /// Steps that have no coding and room for themselves, which go as they are when all else ended;
+  /// then their checksums are computed, from `raw_next` on.
+  std::vector<uint32_t> raw;
+  std::vector<Tile> raw_runs;
+  bool raw_moved = false;
+  size_t raw_next = 0;
+};
+
+/// The codings of one stream: the memory that they need, their launches, and what came of them.
+/// Nothing but the making and Prepare() allocates memory of the host or throws.
+class ItemCodes {
+ public:
+  /// Of the processor, where the device has no room: one buffer of pinned memory.
+  static constexpr uint64_t kBufferBytes = uint64_t{16} << 20;
+
+  /// `kernels` (of checksums) is null where there are none: then the processor codes alone.
+  ItemCodes(CudaDevice& device, const Kernels* kernels, TileArena& arena, uint64_t budget_bytes);
+  ItemCodes(const ItemCodes&) = delete;
+  ItemCodes& operator=(const ItemCodes&) = delete;
+  ~ItemCodes();
+
+  /// Cuts a job into batches, and gets what they need but for device memory. 0, or -errno that the
+  /// job is to end with. Entered. Throws std::bad_alloc.
+  int Prepare(CodeWork& work);
+
+  /// Whether the memory of a batch is there, or is made now; the stream is idle when `idle` says
+  /// so, and nothing is released before. kNotReady: later; else what the driver says.
+  Result Hold(const CodeWork& work, const CodeBatch& batch, bool idle);
+  /// Where the workspace, or the processor's buffer, is: what offsets of a batch are added to.
+  DeviceAddress BaseOf(const CodeWork& work, const CodeBatch& batch) const;
+
+  /// Room for the descriptors of a batch; empty when there is none now.
+  std::span<std::byte> Reserve(const CodeBatch& batch);
+  /// Queues a batch's kernels: codings, and their checksums when they are made.
+  Result Launch(StreamPointer stream, std::span<std::byte> room, const CodeWork& work,
+                CodeBatch& batch);
+
+  /// Room for what the device says of a batch; empty when there is none now.
+  std::span<std::byte> ReserveWords(const CodeBatch& batch);
+  /// Queues its return. What a batch of the processor needs none for has no room.
+  Result Return(StreamPointer stream, std::span<std::byte> room, const CodeWork& work,
+                const CodeBatch& batch);
+  /// The batch stands before this fence, in full, and its words come to `room`.
+  void Expect(uint32_t fence, std::span<const std::byte> room, CodeWork& work, size_t batch);
+
+  /// Whether everything that was expected has been collected.
+  bool idle() const { return pending_.empty(); }
+  /// Takes what stands before fences that have passed; an empty `results` says nothing to anybody.
+  void Collect(const Fences& fences, std::span<uint32_t> results);
+  void Forget() { pending_.clear(); }
+
+  /// As CODEC_WORKSPACE in surface.ts, of both directions.
+  CodecWorkspace report() const;
+
+ private:
+  struct Pending {
+    uint32_t fence = 0;
+    const uint32_t* words = nullptr;
+    CodeWork* work = nullptr;
+    const CodeBatch* batch = nullptr;
+  };
+
+  CodeWorkspace& workspace(CodeDirection direction) {
+    return direction == CodeDirection::kEncode ? encoding_ : decoding_;
+  }
+  const CodeWorkspace& workspace(CodeDirection direction) const {
+    return direction == CodeDirection::kEncode ? encoding_ : decoding_;
+  }
+  void CollectEncoded(const Pending& pending, std::span<uint32_t> results);
+  void CollectDecoded(const Pending& pending, std::span<uint32_t> results);
+  void EncodeHere(const Pending& pending, std::span<uint32_t> results);
+
+  CudaDevice& device_;
+  const Driver& driver_;
+  const Kernels* kernels_;
+  TileArena& arena_;
+  CodeWorkspace encoding_;
+  CodeWorkspace decoding_;
+  std::byte* buffer_ = nullptr;
+  bool buffer_lent_ = false;
+  FixedRing<Pending, Fences::kPendingMax> pending_;
+};
+
+}  // namespace orbitkv::cuda

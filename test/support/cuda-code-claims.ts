@@ -1,0 +1,442 @@
+import type { ExecutionContext } from 'ava'
+import { CODEC_WORKSPACE, type Native, type StreamOptions } from '../../src/binding/surface.js'
+import { aligned, type Coding, codingFields, fillGaussians } from '../native/coded-engine.js'
+import { firstDifference } from './cuda-claims.js'
+import { CudaLane } from './cuda-lane.js'
+import type { Body } from './needs.js'
+
+/**
+ * What a CUDA device must do with codings, whichever driver stands behind it. The oracle is the host stream of the same
+ * port: it codes the same items of a memory of the same content, and every byte of both must agree.
+ */
+
+const GUARD = 0x5a
+const POISON = 0xa5
+const RESULTS = 4096
+
+interface Item {
+  readonly coding: Coding
+  readonly bytes: number
+  readonly base: number
+}
+
+const storedOf = ({ coding: { format, role, bits = 0, headDim = 0 }, bytes }: Item): number => {
+  if (format === 'fp8') return bytes / 2
+  const trailer = role === 'k' ? 2 : role === 'v' ? 4 : 6
+  const vectors = role === 'packed' ? 2 : 1
+  return (bytes / (vectors * headDim * 2)) * (vectors * ((headDim * bits) / 8) + trailer)
+}
+const roomOf = (item: Item): number => aligned(storedOf(item))
+
+const SCALARS = ['bf16', 'fp16'] as const
+const ROLES = ['k', 'v', 'packed'] as const
+
+/** Items of one coding each, at `alignment` and on, with gaps. */
+function laidOut(codings: readonly (readonly [Coding, number])[], alignment: (i: number) => number): Item[] {
+  let end = 0
+  return codings.map(([coding, bytes], i) => {
+    const base = Math.ceil(end / 16) * 16 + alignment(i)
+    end = base + bytes + 7
+    return { coding, bytes, base }
+  })
+}
+
+/** Every shape of TurboQuant, of as many vectors as an item can have at its end. */
+function everyShape(vectors: (i: number) => number): (readonly [Coding, number])[] {
+  const shapes = [32, 64, 128, 256].flatMap((headDim) => [3, 4].map((bits) => ({ headDim, bits })))
+  const kinds = shapes.flatMap((shape) =>
+    ROLES.flatMap((role) => SCALARS.map((scalar) => ({ ...shape, role, scalar }))),
+  )
+  return kinds.map((kind, i) => [
+    { format: 'turboquant', seed: 42 + 1337 * i, ...kind },
+    vectors(i) * kind.headDim * (kind.role === 'packed' ? 4 : 2),
+  ])
+}
+
+const EXTREMES = {
+  bf16: [0x0000, 0x8000, 0x0001, 0x8001, 0x0080, 0x3f80, 0x7f7f, 0x4780, 0x7f80, 0x7fc0, 0x2000, 0x3300],
+  fp16: [0x0000, 0x8000, 0x0001, 0x8001, 0x0400, 0x3c00, 0x7bff, 0x7c00, 0x7e00, 0x0010, 0x1400, 0x2e66],
+} as const
+
+function fill(bytes: Uint8Array, scalar: 'bf16' | 'fp16', seed: number): void {
+  fillGaussians(bytes, seed)
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length)
+  // bfloat16 of a few binades around 1, read as fp16, are numbers of such a kind too.
+  const values = bytes.length >> 1
+  if (seed % 5 === 1) for (let i = 0; i < values; i++) view.setUint16(2 * i, EXTREMES[scalar][i % 2] ?? 0, true)
+  if (seed % 5 === 2) for (let i = 0; i < values; i++) view.setUint16(2 * i, EXTREMES[scalar][5], true)
+  if (seed % 5 === 3) view.setUint16(2 * ((seed * 7919) % values), EXTREMES[scalar][seed % 12] ?? 0, true)
+}
+
+export function declareCudaCodeClaims(declare: (title: string, body: Body) => void, native: Native): void {
+  const uuid = (): string => native.cudaProbe().devices[0]?.uuid ?? ''
+
+  /** A memory of the device, one of the host beside it, and a template over each. */
+  class Engine {
+    readonly items: readonly Item[]
+    readonly bytes: number
+    readonly device: number
+    readonly host: number
+    readonly #templates: readonly [number, number]
+
+    constructor(t: ExecutionContext, items: readonly Item[]) {
+      this.items = items
+      this.bytes = Math.max(...items.map(({ base, bytes }) => base + bytes)) + 64
+      this.device = native.allocateDeviceMemory(uuid(), this.bytes).mapping
+      const fd = native.createMemory(this.bytes)
+      this.host = native.importMemory(fd).mapping
+      native.closeFd(fd)
+      this.#templates = [this.#template(this.device), this.#template(this.host)]
+      t.teardown(() => {
+        native.releaseMapping(this.device)
+        native.releaseMapping(this.host)
+      })
+    }
+
+    #template(mapping: number): number {
+      return native.defineTemplate(
+        Float64Array.from(this.items.flatMap(({ base, bytes }) => [mapping, base, 0, 1, 0, bytes, bytes])),
+        Float64Array.from({ length: this.items.length + 1 }, (_, g) => g),
+        Float64Array.from(this.items.flatMap(({ coding }) => codingFields(coding))),
+      )
+    }
+
+    get hostBytes(): Uint8Array {
+      return native.mappingView(this.host, 0, this.bytes)
+    }
+    deviceBytes(): Uint8Array {
+      const bytes = new Uint8Array(this.bytes)
+      native.readMapping(this.device, 0, bytes)
+      return bytes
+    }
+    write(content: Uint8Array): void {
+      native.writeMapping(this.device, 0, content)
+      this.hostBytes.set(content)
+    }
+    content(): Uint8Array {
+      const content = new Uint8Array(this.bytes).fill(GUARD)
+      for (const [i, { base, bytes, coding }] of this.items.entries())
+        fill(content.subarray(base, base + bytes), coding.scalar === 'fp16' ? 'fp16' : 'bf16', i)
+      return content
+    }
+    copy(where: 'device' | 'host', index: number, offset: number, stored: number): number[] {
+      return [this.#templates[where === 'device' ? 0 : 1], index, 0, offset, 0, 1, stored]
+    }
+  }
+
+  interface Bed {
+    readonly lane: CudaLane
+    readonly host: number
+    readonly engine: Engine
+    /** Offsets of the items' rooms in the device's half of the pool, and bytes of a half. */
+    readonly offsets: readonly number[]
+    readonly half: number
+  }
+
+  function bed(t: ExecutionContext, items: readonly Item[], options: StreamOptions = {}, room = roomOf): Bed {
+    const engine = new Engine(t, items)
+    let half = 512
+    const offsets = items.map((item) => {
+      half += room(item) + 512
+      return half - room(item) - 512
+    })
+    const lane = new CudaLane(native, 2 * half, options)
+    t.teardown(() => lane.close())
+    return { lane, host: lane.port.openStream('host'), engine, offsets, half }
+  }
+
+  /** Both encode every item with that room: results and rooms must agree. Returns the results. */
+  function encodeBoth(t: ExecutionContext, { lane, host, engine, offsets, half }: Bed, room = roomOf): number[] {
+    const { items } = engine
+    lane.poolBytes.fill(POISON)
+    lane.results.fill(9)
+    const on = (where: 'device' | 'host', shift: number): number[] =>
+      items.flatMap((item, i) => engine.copy(where, i, shift + (offsets[i] as number), room(item)))
+    t.is(lane.encode(1, on('device', 0), 1), 0)
+    t.is(lane.encode(2, on('host', half), RESULTS / 2, host), 0)
+    t.true(lane.reap(2).every(({ result }) => result === 0))
+    const said = [...lane.results.subarray(1, 1 + 2 * items.length)]
+    t.deepEqual(said, [...lane.results.subarray(RESULTS / 2, RESULTS / 2 + 2 * items.length)])
+    t.deepEqual([lane.results[0], lane.results[1 + 2 * items.length]], [9, 9])
+    items.forEach((item, i) => {
+      const stored = said[2 * i] as number
+      const at = offsets[i] as number
+      const [mine, theirs] = [0, half].map((shift) => lane.poolBytes.subarray(shift + at, shift + at + aligned(stored)))
+      const differs = firstDifference(mine as Uint8Array, theirs as Uint8Array)
+      t.is(differs, -1, `item ${i}, ${JSON.stringify(item)}`)
+      const around = [
+        lane.poolBytes.subarray(at - 512, at),
+        lane.poolBytes.subarray(at + room(item), at + room(item) + 512),
+      ]
+      t.true(
+        around.every((guard) => guard.every((byte) => byte === POISON)),
+        `beside item ${i}`,
+      )
+    })
+    return said
+  }
+
+  /** Both decode what lies at the offsets of the items named; every byte of both memories must agree. */
+  function decodeBoth(
+    t: ExecutionContext,
+    { lane, host, engine, offsets, half }: Bed,
+    which: readonly number[],
+  ): number[] {
+    const guarded = new Uint8Array(engine.bytes).fill(GUARD)
+    engine.write(guarded)
+    lane.results.fill(9)
+    const on = (where: 'device' | 'host', shift: number): number[] =>
+      which.flatMap((i) => engine.copy(where, i, shift + (offsets[i] as number), storedOf(engine.items[i] as Item)))
+    t.is(lane.decode(3, on('device', 0), 1), 0)
+    t.is(lane.decode(4, on('host', half), RESULTS / 2, host), 0)
+    t.true(lane.reap(2).every(({ result }) => result === 0))
+    const said = [...lane.results.subarray(1, 1 + which.length)]
+    t.deepEqual(said, [...lane.results.subarray(RESULTS / 2, RESULTS / 2 + which.length)])
+    t.is(lane.results[1 + which.length], 9)
+    const [mine, theirs] = [engine.deviceBytes(), Uint8Array.from(engine.hostBytes)]
+    which.forEach((i, place) => {
+      if (said[place] === 0) return
+      const { base, bytes } = engine.items[i] as Item
+      for (const memory of [mine, theirs]) memory.fill(0, base, base + bytes)
+    })
+    const differs = firstDifference(mine, theirs)
+    const item = engine.items.findIndex(({ base, bytes }) => differs >= base && differs < base + bytes)
+    t.is(differs, -1, `item ${item}, ${JSON.stringify(engine.items[item])}`)
+    return said
+  }
+
+  const workspace = (lane: CudaLane): Float64Array => {
+    const into = new Float64Array(CODEC_WORKSPACE.doubles)
+    lane.port.codecWorkspace(lane.stream, into)
+    return into
+  }
+
+  /** Encodes, decodes what was coded, damages it and decodes again. */
+  function roundTrip(t: ExecutionContext, the: Bed): void {
+    the.engine.write(the.engine.content())
+    const said = encodeBoth(t, the)
+    const coded = the.engine.items.flatMap((_, i) => (said[2 * i] === 0 ? [] : [i]))
+    t.true(coded.length > the.engine.items.length / 2)
+    t.true(decodeBoth(t, the, coded).every((damage) => damage === 0))
+    for (const i of coded) {
+      const item = the.engine.items[i] as Item
+      const at = (the.offsets[i] as number) + ((i * 7919) % storedOf(item))
+      for (const shift of [0, the.half]) the.lane.poolBytes[shift + at] = i % 2 === 0 ? 0x7f : 0xff
+    }
+    decodeBoth(t, the, coded)
+    const [reserved, held, allocations] = workspace(the.lane)
+    t.is(reserved, 0)
+    t.true((held ?? 0) > 0 && (allocations ?? 0) > 0)
+  }
+
+  for (const transfer of ['direct', 'kernel', 'auto'] as const) {
+    declare(`CUDA codes: FP8 of any length and alignment is the processor's, byte for byte, by ${transfer}`, (t) => {
+      const sizes = [1024, 1026, 2048, 4094, 4096, 4098, 6000, 8192, 16_384, 65_536, 65_552, (1 << 20) + 2]
+      const codings = SCALARS.flatMap((scalar) =>
+        sizes.map((bytes) => [{ format: 'fp8', scalar, role: 'packed' }, bytes] as const),
+      )
+      roundTrip(
+        t,
+        bed(
+          t,
+          laidOut(codings, (i) => (i % 3 === 0 ? 0 : (i * 5) % 16)),
+          { transfer },
+        ),
+      )
+    })
+  }
+
+  declare("CUDA codes: TurboQuant of every shape is the processor's, byte for byte, at any alignment", (t) => {
+    const codings = [...everyShape((i) => 32 + ((i * 7) % 37)), ...everyShape(() => 160)]
+    roundTrip(
+      t,
+      bed(
+        t,
+        laidOut(codings, (i) => (i % 2 === 0 ? 0 : (i * 3) % 16)),
+      ),
+    )
+  })
+
+  declare('CUDA codes: every pattern of 16 bits is coded, or refused wherever it lies, as on the processor', (t) => {
+    for (const scalar of SCALARS) {
+      const limit = scalar === 'bf16' ? 0x43e0 : 0x5f00
+      const patterns = Array.from({ length: 65_536 }, (_, bits) => bits)
+      const fine = patterns.filter((bits) => (bits & 0x7fff) <= limit)
+      const bad = patterns.filter((bits) => (bits & 0x7fff) > limit)
+      const bytes = 1024
+      const the = bed(
+        t,
+        laidOut(
+          Array.from({ length: 1000 }, () => [{ format: 'fp8', scalar }, bytes]),
+          () => 0,
+        ),
+      )
+      const write = (values: (item: number, i: number) => number): void => {
+        const content = new Uint8Array(the.engine.bytes)
+        const view = new DataView(content.buffer)
+        the.engine.items.forEach(({ base }, item) => {
+          for (let i = 0; i < bytes / 2; i++) view.setUint16(base + 2 * i, values(item, i), true)
+        })
+        the.engine.write(content)
+      }
+      write((item, i) => fine[(item * 512 + i) % fine.length] ?? 0)
+      t.true(encodeBoth(t, the).every((said, i) => i % 2 === 1 || said === bytes / 2))
+      t.true(
+        decodeBoth(
+          t,
+          the,
+          the.offsets.map((_, i) => i),
+        ).every((damage) => damage === 0),
+      )
+      for (let first = 0; first < bad.length; first += 1000) {
+        const of = (item: number): number | undefined => bad[first + item]
+        write((item, i) => (i === (first + item * 7) % 512 ? (of(item) ?? 0) : (fine[i] ?? 0)))
+        const said = encodeBoth(t, the)
+        t.deepEqual(
+          said.filter((_, i) => i % 2 === 0),
+          the.offsets.map((_, item) => (of(item) === undefined ? bytes / 2 : 0)),
+        )
+      }
+    }
+  })
+
+  declare('CUDA codes: an item that has no coding is stored as it is where there is room, else not at all', (t) => {
+    const fp8 = { format: 'fp8', scalar: 'bf16' } as const
+    const items = laidOut(
+      [...Array(300)].map(() => [fp8, 4096] as const),
+      (i) => i % 16,
+    )
+    const room = (item: Item): number => (items.indexOf(item) % 3 === 0 ? roomOf(item) : aligned(item.bytes))
+    const the = bed(t, items, {}, room)
+    const content = the.engine.content()
+    items.forEach(({ base }, i) => {
+      if (i % 2 === 0) content.fill(0xff, base + 2 * (i % 2048), base + 2 * (i % 2048) + 2)
+    })
+    the.engine.write(content)
+    const said = encodeBoth(t, the, room)
+    items.forEach((item, i) => {
+      const stored = said[2 * i] as number
+      if (i % 2 === 1 && i % 5 !== 1 && i % 5 !== 3) t.is(stored, storedOf(item))
+      if (i % 2 === 0) t.is(stored, i % 3 === 0 ? 0 : item.bytes)
+      const at = the.offsets[i] as number
+      if (stored === item.bytes)
+        t.is(
+          firstDifference(
+            the.lane.poolBytes.subarray(at, at + stored),
+            content.subarray(item.base, item.base + stored),
+          ),
+          -1,
+        )
+    })
+  })
+
+  declare('CUDA codes: a small budget is kept, by batches, and grows to no more than that', (t) => {
+    const budget = 192 * 1024
+    const codings = Array.from(
+      { length: 40 },
+      (_, i) => [{ format: 'fp8', scalar: 'bf16' }, 4096 * (1 + (i % 16))] as const,
+    )
+    const the = bed(
+      t,
+      laidOut(codings, () => 0),
+      { codecBudgetBytes: budget },
+    )
+    t.deepEqual([...workspace(the.lane)], [0, 0, 0])
+    roundTrip(t, the)
+    const [, held] = workspace(the.lane)
+    t.true((held ?? 0) <= 2 * budget)
+  })
+
+  declare('CUDA codes: with no budget FP8 is encoded by the processor, and nothing is decoded', (t) => {
+    const fp8 = { format: 'fp8', scalar: 'fp16' } as const
+    const turboquant = { format: 'turboquant', scalar: 'bf16', role: 'k', bits: 4, headDim: 128, seed: 1 } as const
+    const codings = [...Array(30)].map((_, i) => [i % 7 === 6 ? turboquant : fp8, 1 << 20] as const)
+    const the = bed(
+      t,
+      laidOut(codings, (i) => i % 16),
+      { codecBudgetBytes: 0 },
+    )
+    const content = the.engine.content()
+    for (const [i, { base, bytes }] of the.engine.items.entries()) content.fill(i, base, base + bytes)
+    the.engine.write(content)
+    const { lane, engine, offsets } = the
+    const list = engine.items.flatMap((item, i) => engine.copy('device', i, offsets[i] as number, roomOf(item)))
+    const there = engine.items.flatMap((item, i) =>
+      engine.copy('host', i, the.half + (offsets[i] as number), roomOf(item)),
+    )
+    t.is(lane.encode(1, list), 0)
+    t.is(lane.encode(2, there, RESULTS / 2, the.host), 0)
+    t.true(lane.reap(2).every(({ result }) => result === 0))
+    engine.items.forEach((item, i) => {
+      const turbo = item.coding.format === 'turboquant'
+      t.is(lane.results[2 * i], turbo ? 0 : storedOf(item), `item ${i}`)
+      if (turbo) return
+      t.is(lane.results[2 * i + 1], lane.results[RESULTS / 2 + 2 * i + 1])
+      const at = offsets[i] as number
+      const [mine, theirs] = [0, the.half].map((s) => lane.poolBytes.subarray(s + at, s + at + storedOf(item)))
+      t.is(firstDifference(mine as Uint8Array, theirs as Uint8Array), -1)
+    })
+    t.deepEqual([...workspace(lane)], [0, 0, 0])
+    t.is(lane.decode(3, engine.copy('device', 0, offsets[0] as number, storedOf(engine.items[0] as Item))), 0)
+    t.deepEqual(lane.reap(1), [{ tag: 3, result: -12, nanoseconds: 0 }])
+  })
+
+  declare('CUDA codes: bytes of another length are no coding, and bad descriptors begin nothing', (t) => {
+    const items = laidOut([[{ format: 'fp8', scalar: 'bf16' }, 4096]], () => 0)
+    const the = bed(t, items)
+    the.engine.write(the.engine.content())
+    encodeBoth(t, the)
+    const { lane, engine } = the
+    const copy = (offset: number, stored: number): number[] => engine.copy('device', 0, offset, stored)
+    t.is(lane.decode(1, [...copy(512, 2047), ...copy(512, 2048), ...copy(512, 1)]), 0)
+    t.is(lane.reap(1)[0]?.result, 0)
+    t.deepEqual([...lane.results.subarray(0, 3)], [1, 0, 1])
+    t.is(lane.encode(1, copy(512, 2000)), -22, 'no multiple of 512')
+    t.is(lane.encode(1, copy(lane.poolBytes.length - 512, 2048)), -22, 'behind the pool')
+    t.is(lane.decode(1, copy(512, 4096)), -22, 'as long as the item')
+    t.is(lane.decode(1, copy(512, 0)), -22)
+    t.is(lane.encode(1, copy(512, 2048), RESULTS - 1), -22, 'no room for both results')
+    t.is(lane.encode(1, engine.copy('host', 0, 512, 2048)), -18, 'pages of the host')
+    t.is(lane.copy(1, 0, copy(512, 2048)), -22, 'a copy that is coded')
+    t.is(lane.port.inFlight(), 0)
+  })
+
+  declare('CUDA codes: jobs of every kind end in their order, and each sees what came before it', (t) => {
+    const fp8 = { format: 'fp8', scalar: 'bf16' } as const
+    const the = bed(
+      t,
+      laidOut(
+        [...Array(64)].map(() => [fp8, 65_536] as const),
+        () => 0,
+      ),
+    )
+    const content = the.engine.content()
+    for (const [i, { base, bytes }] of the.engine.items.entries()) content.fill(i % 0x3f, base, base + bytes)
+    the.engine.write(content)
+    const { lane, engine, offsets } = the
+    const whole = (i: number): number[] =>
+      engine.copy('device', i, offsets[i] as number, roomOf(engine.items[i] as Item))
+    const part = (i: number): number[] =>
+      engine.copy('device', i, offsets[i] as number, storedOf(engine.items[i] as Item))
+    for (let i = 0; i < 64; i++) {
+      t.is(lane.encode(2 * i, whole(i), 2 * i), 0)
+      t.is(lane.decode(2 * i + 1, part(i), 1024 + i), 0)
+    }
+    const said = lane.reap(128)
+    t.deepEqual(
+      said.map(({ tag }) => tag),
+      Array.from({ length: 128 }, (_, i) => i),
+    )
+    t.true(said.every(({ result }) => result === 0))
+    t.true(lane.results.subarray(1024, 1088).every((damage) => damage === 0))
+    const back = engine.deviceBytes()
+    engine.items.forEach(({ base, bytes }, i) => {
+      // One byte twice: a value that E4M3 may round, and then keeps.
+      const pair = back.subarray(base, base + 2)
+      t.true(
+        back.subarray(base, base + bytes).every((byte, k) => byte === pair[k % 2]),
+        `item ${i}`,
+      )
+    })
+  })
+}
