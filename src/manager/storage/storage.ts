@@ -4,7 +4,7 @@ import { invariant } from '../../shared/base/invariant.js'
 import type { Tally } from '../../shared/base/tally.js'
 import { ENTRY_STATE, NONE } from '../../shared/directory/directory.js'
 import { KEY_BYTES } from '../../shared/directory/key-hash.js'
-import type { GroupGeometry } from '../../shared/layout/regions.js'
+import type { GranuleSpec, GroupGeometry } from '../../shared/layout/regions.js'
 import { DramCache } from '../cache/dram-cache.js'
 import { Assemblies } from './assemblies.js'
 import type { ClassTable } from './classes.js'
@@ -219,10 +219,21 @@ export class Storage implements PageStorage {
   }
 
   coded(entry: number, granule: number, storedBytes: number, crc32: number): void {
+    this.#countCoding(entry, granule, storedBytes)
     this.assemblies.coded(entry, granule, storedBytes, crc32)
   }
 
+  /** Stored bytes as many as the item's, or none: the codec was asked in vain. */
+  #countCoding(entry: number, granule: number, storedBytes: number): void {
+    if (!this.assemblies.has(entry)) return
+    const { segmentBytes } = this.entries.shape(entry).geometry.granules[granule] as GranuleSpec
+    if (storedBytes === 0 || storedBytes === segmentBytes) return this.#tally.add(COUNT.codecSkips, 1)
+    this.#tally.add(COUNT.codecLogicalBytes, segmentBytes)
+    this.#tally.add(COUNT.codecStoredBytes, storedBytes)
+  }
+
   keepRaw(entry: number, granule: number): void {
+    this.#countCoding(entry, granule, 0)
     this.assemblies.keepRaw(entry, granule)
   }
 
