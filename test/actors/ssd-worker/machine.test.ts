@@ -212,6 +212,22 @@ test('a device that fails while it decodes from a slot fails the route', (t) => 
   t.deepEqual(bed.routeFailures, [-5])
 })
 
+test('the bed catches a lane that takes a refused coding for done, and one that takes no room for done', (t) => {
+  const restored = (bed: StagingBed, outcome: 'refused' | 'no-room', resident: boolean) => {
+    bed.openWorker(0)
+    const block = bed.place(CODED, 0) as Block
+    bed.store(block)
+    bed.restore(0, [{ block, resident }])
+    bed.complete(reach(bed, 'decode'), outcome)
+    settle(bed)
+  }
+  for (const resident of [false, true]) {
+    t.throws(() => restored(new StagingBed({ deaf: true }), 'refused', resident), { message: /is not named/ })
+  }
+  const hopeful = new StagingBed({ distort: (result) => (result === -12 ? 0 : result) })
+  t.throws(() => restored(hopeful, 'no-room', true), { message: /succeeded with wrong bytes/ })
+})
+
 test('one stored block for more pages than a slot has results is decoded in rounds', (t) => {
   const bed = new StagingBed()
   bed.openWorker(0)
