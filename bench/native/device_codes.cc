@@ -3,7 +3,8 @@
 // stream that is idle, and every time is the device's own, between two events.
 //
 // Arguments: ordinal, items, bytes of an item, budget of the codec, "device" or "host": where the
-// stream's pool is. Reads samples from standard input, one a line:
+// stream's pool is, "mapped" or "fed": where nvCOMP finds its arrays. Reads samples from standard
+// input, one a line:
 //
 //   copy encode|decode             the driver's copy of all items: from pages to the pool, and back
 //   crc encode                     checksums of all items, by kernel
@@ -122,7 +123,7 @@ struct Sample {
 /// Pages with content, pages to decode into, and a pool between them.
 class Bench {
  public:
-  Bench(int32_t ordinal, size_t count, uint64_t bytes, uint64_t budget, bool device_pool)
+  Bench(int32_t ordinal, size_t count, uint64_t bytes, uint64_t budget, bool device_pool, bool fed)
       : device_(cuda::DeviceAt(ordinal)), count_(count), bytes_(bytes) {
     device_.Enter();
     pages_ = cuda::AllocateMemory(device_.uuid(), count * bytes);
@@ -137,6 +138,7 @@ class Bench {
     }
     StreamOptions options;
     options.timed = true;
+    if (fed) options.descriptors = Descriptors::kFed;
     options.codec_budget_bytes = budget;
     results_.resize(2 * count);
     stream_ = device_.OpenCudaStream({sink_, pool_, results_}, options);
@@ -421,7 +423,7 @@ class Bench {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  if (argc != 6) Die("ordinal, items, bytes, budget, device or host");
+  if (argc != 7) Die("ordinal, items, bytes, budget, device or host, mapped or fed");
   if (const char* path = std::getenv("ORBITKV_NVCOMP_LIBRARY"); path != nullptr && *path != '\0') {
     const auto report = nvcomp::Library::Instance().Open(path);
     if (!report.available()) Die(std::string("nvCOMP: ") + report.reason + ": " + report.path);
@@ -429,7 +431,7 @@ int main(int argc, char** argv) try {
   const bool ans = nvcomp::Library::Instance().functions() != nullptr;
   Bench bench(std::atoi(argv[1]), std::strtoull(argv[2], nullptr, 10),
               std::strtoull(argv[3], nullptr, 10), std::strtoull(argv[4], nullptr, 10),
-              std::string(argv[5]) == "device");
+              std::string(argv[5]) == "device", std::string(argv[6]) == "fed");
   std::string line;
   while (std::getline(std::cin, line)) {
     std::istringstream words(line);

@@ -19,14 +19,18 @@ interface Shape {
   readonly itemBytes: number
   readonly budgetBytes: number
   readonly pool: 'device' | 'host'
+  /** Where nvCOMP finds its arrays. */
+  readonly arrays: 'mapped' | 'fed'
 }
 
 const SHAPES: readonly Shape[] = [
-  { items: 256, itemBytes: MIB, budgetBytes: GIB, pool: 'device' },
-  { items: 64, itemBytes: 256 * KIB, budgetBytes: GIB, pool: 'device' },
-  { items: 256, itemBytes: MIB, budgetBytes: CODEC_BUDGET_BYTES, pool: 'device' },
-  { items: 256, itemBytes: MIB, budgetBytes: CODEC_BUDGET_BYTES, pool: 'host' },
-  { items: 64, itemBytes: 256 * KIB, budgetBytes: CODEC_BUDGET_BYTES, pool: 'host' },
+  { items: 256, itemBytes: MIB, budgetBytes: GIB, pool: 'device', arrays: 'mapped' },
+  { items: 256, itemBytes: MIB, budgetBytes: GIB, pool: 'device', arrays: 'fed' },
+  { items: 64, itemBytes: 256 * KIB, budgetBytes: GIB, pool: 'device', arrays: 'mapped' },
+  { items: 64, itemBytes: 256 * KIB, budgetBytes: GIB, pool: 'device', arrays: 'fed' },
+  { items: 256, itemBytes: MIB, budgetBytes: CODEC_BUDGET_BYTES, pool: 'device', arrays: 'mapped' },
+  { items: 256, itemBytes: MIB, budgetBytes: CODEC_BUDGET_BYTES, pool: 'host', arrays: 'mapped' },
+  { items: 64, itemBytes: 256 * KIB, budgetBytes: CODEC_BUDGET_BYTES, pool: 'host', arrays: 'mapped' },
 ]
 const DIRECTIONS = ['encode', 'decode'] as const
 const CODECS = ['fp8', 'turboquant-4', 'turboquant-3', 'ans'] as const
@@ -46,9 +50,9 @@ export async function deviceCodes(options: BenchOptions, say: (line: string) => 
   const program = linkControl('device_codes')
   const rows = []
   for (const shape of SHAPES) {
-    const { items, itemBytes, budgetBytes, pool } = shape
+    const { items, itemBytes, budgetBytes, pool, arrays } = shape
     const ordinal = options.device.slice('cuda:'.length)
-    const control = new RawControl(program, [ordinal, items, itemBytes, budgetBytes, pool])
+    const control = new RawControl(program, [ordinal, items, itemBytes, budgetBytes, pool, arrays])
     const { times, stored } = await sample(control, options.pairs)
     await control.close()
     for (const direction of DIRECTIONS) {
@@ -116,7 +120,7 @@ function short({ median: middle, low, high }: Estimate): Estimate {
 
 function lineOf(row: ReturnType<typeof rowOf>): string {
   const size = row.itemBytes >= MIB ? `${row.itemBytes / MIB} MiB` : `${row.itemBytes / KIB} KiB`
-  const where = `${row.items} x ${size}, ${row.pool} pool, ${row.budgetBytes / MIB} MiB`
+  const where = `${row.items} x ${size}, ${row.pool} pool, ${row.budgetBytes / MIB} MiB, arrays ${row.arrays}`
   const { ofCopy } = row
   const copy = `${ofCopy.median} of a copy [${ofCopy.low}..${ofCopy.high}]`
   const bare =

@@ -30,17 +30,6 @@ uint64_t Longest(std::span<const AnsChunk> chunks) {
       ->bytes;
 }
 
-void Fill(std::span<const AnsChunk> chunks, const AnsArrays& arrays) {
-  for (size_t i = 0; i < chunks.size(); ++i) {
-    arrays.words(0)[i] = chunks[i].page;
-    arrays.words(1)[i] = chunks[i].bytes;
-    arrays.words(2)[i] = chunks[i].coded;
-    arrays.words(3)[i] = chunks[i].coded_bytes;
-    arrays.words(4)[i] = 0;
-    arrays.statuses()[i] = AnsArrays::kUntold;
-  }
-}
-
 /// An array where the device sees it.
 template <class T>
 T* Seen(const AnsArrays& arrays, DeviceAddress address, size_t word) {
@@ -48,6 +37,17 @@ T* Seen(const AnsArrays& arrays, DeviceAddress address, size_t word) {
 }
 
 }  // namespace
+
+void AnsArrays::Fill(std::span<const AnsChunk> chunks) const {
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    words(0)[i] = chunks[i].page;
+    words(1)[i] = chunks[i].bytes;
+    words(2)[i] = chunks[i].coded;
+    words(3)[i] = chunks[i].coded_bytes;
+    words(kSaid)[i] = 0;
+    statuses()[i] = kUntold;
+  }
+}
 
 size_t AnsCodes::PlaceOf(Type type) {
   return type == Type::kBytes ? 0 : type == Type::kFloat16 ? 1 : 2;
@@ -91,25 +91,23 @@ uint64_t AnsCodes::DecodeTempBytes(Type type, size_t count, uint64_t chunk_bytes
 Status AnsCodes::Encode(StreamPointer stream, Type type, std::span<const AnsChunk> chunks,
                         const AnsArrays& arrays, DeviceAddress arrays_address, DeviceAddress temp,
                         uint64_t temp_bytes) {
-  Fill(chunks, arrays);
   return nvcomp_.compress(Seen<const void* const>(arrays, arrays_address, 0),
                           Seen<const size_t>(arrays, arrays_address, 1), Longest(chunks),
                           chunks.size(), reinterpret_cast<void*>(temp), temp_bytes,
                           Seen<void* const>(arrays, arrays_address, 2),
-                          Seen<size_t>(arrays, arrays_address, 4), Compressing(type),
+                          Seen<size_t>(arrays, arrays_address, AnsArrays::kSaid), Compressing(type),
                           Seen<Status>(arrays, arrays_address, AnsArrays::kWords), stream);
 }
 
 Status AnsCodes::Decode(StreamPointer stream, Type type, std::span<const AnsChunk> chunks,
                         const AnsArrays& arrays, DeviceAddress arrays_address, DeviceAddress temp,
                         uint64_t temp_bytes) {
-  Fill(chunks, arrays);
   return nvcomp_.decompress(
       Seen<const void* const>(arrays, arrays_address, 2),
       Seen<const size_t>(arrays, arrays_address, 3), Seen<const size_t>(arrays, arrays_address, 1),
-      Seen<size_t>(arrays, arrays_address, 4), chunks.size(), reinterpret_cast<void*>(temp),
-      temp_bytes, Seen<void* const>(arrays, arrays_address, 0), Decompressing(type),
-      Seen<Status>(arrays, arrays_address, AnsArrays::kWords), stream);
+      Seen<size_t>(arrays, arrays_address, AnsArrays::kSaid), chunks.size(),
+      reinterpret_cast<void*>(temp), temp_bytes, Seen<void* const>(arrays, arrays_address, 0),
+      Decompressing(type), Seen<Status>(arrays, arrays_address, AnsArrays::kWords), stream);
 }
 
 }  // namespace orbitkv::cuda

@@ -19,7 +19,8 @@ struct AnsChunk {
   uint64_t coded_bytes;
 };
 
-/// The arrays of one batch, in pinned memory that the device reads and writes:
+/// The arrays of one batch, in pinned memory that the device reads and writes, or that is copied to
+/// the device and back:
 ///
 ///   pages        8 bytes a chunk      where the items are
 ///   page_bytes   8                    their lengths; the most that decoding may write
@@ -35,6 +36,8 @@ struct AnsArrays {
   size_t count = 0;
 
   static constexpr size_t kWords = 5;
+  /// The first of those that nvCOMP writes.
+  static constexpr size_t kSaid = 4;
   /// No status of nvCOMP.
   static constexpr int32_t kUntold = -1;
 
@@ -45,9 +48,11 @@ struct AnsArrays {
   uint64_t* words(size_t word) const { return reinterpret_cast<uint64_t*>(at + Offset(word)); }
   int32_t* statuses() const { return reinterpret_cast<int32_t*>(at + Offset(kWords)); }
 
+  /// For chunks that are to be coded; nothing has been said of any.
+  void Fill(std::span<const AnsChunk> chunks) const;
   /// Bytes that were written for a chunk; 0 when it failed, or nothing says that it did not.
   uint64_t Done(size_t chunk) const {
-    return statuses()[chunk] == nvcomp::abi::kOk ? words(4)[chunk] : 0;
+    return statuses()[chunk] == nvcomp::abi::kOk ? words(kSaid)[chunk] : 0;
   }
 };
 
@@ -72,9 +77,9 @@ class AnsCodes {
   uint64_t DecodeTempBytes(Type type, size_t count, uint64_t chunk_bytes_max);
   static constexpr uint64_t kRefused = UINT64_MAX;
 
-  /// Queues a batch of one type behind what the stream has. `arrays` are filled here and lie at
-  /// `arrays_address` for the device. The status of nvCOMP: anything but 0 queued nothing that
-  /// can be counted on.
+  /// Queues a batch of one type behind what the stream has. `arrays` are filled for `chunks`, and
+  /// lie at `arrays_address` for the device. The status of nvCOMP: anything but 0 queued nothing
+  /// that can be counted on.
   nvcomp::abi::Status Encode(StreamPointer stream, Type type, std::span<const AnsChunk> chunks,
                              const AnsArrays& arrays, DeviceAddress arrays_address,
                              DeviceAddress temp, uint64_t temp_bytes);

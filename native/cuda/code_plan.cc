@@ -1,5 +1,6 @@
 #include "cuda/code_plan.h"
 
+#include <algorithm>
 #include <cerrno>
 
 #include "cuda/checksum_pieces.h"
@@ -16,18 +17,81 @@ uint64_t CodedBytes(const CodeStep& step) {
 
 ChecksumStep WholeOf(uint64_t bytes) { return {nullptr, bytes, bytes, bytes}; }
 
+AnsCodes::Type TypeOf(const ItemCoding& coding) {
+  if (coding.scalar == ItemScalar::kE4m3) return AnsCodes::Type::kFloat8E4m3;
+  return coding.scalar == ItemScalar::kBytes ? AnsCodes::Type::kBytes : AnsCodes::Type::kFloat16;
+}
+
 /// One step, and what it takes.
 struct Placed {
   bool coded = false;
   bool by_processor = false;
+  std::optional<AnsCodes::Type> ans;
   uint64_t slot_bytes = 0;
   uint32_t pieces = 0;
 };
+
+uint64_t TempBytes(const CodeMeans& means, AnsCodes::Type type, size_t count, uint64_t longest) {
+  const uint64_t bytes = means.direction == CodeDirection::kEncode
+                             ? means.ans->EncodeTempBytes(type, count, longest)
+                             : means.ans->DecodeTempBytes(type, count, longest);
+  return bytes == AnsCodes::kRefused ? bytes : AlignCoded(bytes);
+}
+
+/// As Place, of ANS.
+bool PlaceAns(const CodeStep& step, const CodeMeans& means, Placed* placed) {
+  const bool encodes = means.direction == CodeDirection::kEncode;
+  if (means.ans == nullptr) return encodes;
+  const AnsCodes::Type type = TypeOf(step.item->coding);
+  const uint64_t bytes = step.item->bytes;
+  uint64_t slot = 0;
+  if (encodes)
+    slot = AlignCoded(means.ans->RoomBytes(type, bytes));
+  else if (!DecodesInPlace(step, means.inside))
+    slot = AlignCoded(step.stored);
+  const uint64_t temp = TempBytes(means, type, 1, bytes);
+  const bool refused = (encodes && slot == 0) || temp == AnsCodes::kRefused;
+  if (refused || CodeBatch::kHeadBytes + temp + slot > means.budget_bytes) return encodes;
+  placed->coded = true;
+  placed->ans = type;
+  placed->slot_bytes = slot;
+  return true;
+}
+
+uint64_t LongestOf(std::span<const CodeStep> steps, AnsCodes::Type type) {
+  uint64_t longest = 0;
+  for (const CodeStep& step : steps)
+    if (step.item->coding.format == ItemFormat::kAns && TypeOf(step.item->coding) == type)
+      longest = std::max(longest, step.item->bytes);
+  return longest;
+}
+
+/// Begins a batch of ANS with the first of `left`: as many chunks as find room beside the temporary
+/// memory that so many need.
+void BeginAns(CodeBatch& batch, std::span<const CodeStep> left, const Placed& placed,
+              const CodeMeans& means) {
+  const uint64_t longest = LongestOf(left, *placed.ans);
+  uint64_t chunks = std::min(AnsCodes::kChunksMax, left.size());
+  uint64_t temp = 0;
+  for (; chunks > 1; chunks /= 2) {
+    temp = TempBytes(means, *placed.ans, chunks, longest);
+    const uint64_t half = chunks / 2 * placed.slot_bytes;
+    if (temp != AnsCodes::kRefused && CodeBatch::kHeadBytes + temp + half <= means.budget_bytes)
+      break;
+  }
+  // One alone was found to fit.
+  if (chunks == 1) temp = TempBytes(means, *placed.ans, 1, left[0].item->bytes);
+  batch.ans = placed.ans;
+  batch.temp_bytes = temp;
+  batch.chunks_max = static_cast<uint32_t>(chunks);
+  batch.arena_bytes += temp;
+}
 
 /// False: it cannot be had.
 bool Place(const CodeStep& step, const CodeMeans& means, Placed* placed) {
   const ItemCoding& coding = step.item->coding;
   const bool encodes = means.direction == CodeDirection::kEncode;
+  if (coding.format == ItemFormat::kAns) return PlaceAns(step, means, placed);
   placed->coded = encodes ? IsWorthCoding(step) : step.stored == CodedBytes(step);
   if (!placed->coded) return true;
   const uint64_t bytes = AlignCoded(CodedBytes(step));
@@ -50,6 +114,9 @@ bool Joins(const CodeBatch& batch, const CodeStep& step, const Placed& placed,
            const CodeMeans& means) {
   if (batch.count == kCodeItemsMax || batch.on_device() == placed.by_processor) return false;
   const size_t program = CodeKernels::ProgramOf(step.item->coding);
+  if (batch.on_device() && placed.ans)
+    return batch.ans == placed.ans && batch.units < batch.chunks_max &&
+           batch.arena_bytes + placed.slot_bytes <= means.budget_bytes;
   if (batch.on_device())
     return (!placed.coded || batch.program == program || batch.units == 0) &&
            batch.arena_bytes + placed.slot_bytes <= means.budget_bytes &&
@@ -78,10 +145,23 @@ void AddToDevice(CodeBatch& batch, const CodeStep& step, const Placed& placed,
     batch.runs.push_back({at, Address(step.coded), stored});
 }
 
+void AddAns(CodeBatch& batch, const CodeStep& step, const Placed& placed, const CodeMeans& means) {
+  const bool encodes = means.direction == CodeDirection::kEncode;
+  const bool in_place = !encodes && DecodesInPlace(step, means.inside);
+  const uint64_t at = in_place ? Address(step.coded) : batch.arena_bytes;
+  const uint64_t stored = encodes ? step.item->bytes : step.stored;
+  batch.items.push_back(DescribeItem(step.item->coding, Address(step.page), at, step.item->bytes,
+                                     stored, AlignCoded(stored), batch.units));
+  ++batch.units;
+  batch.arena_bytes += placed.slot_bytes;
+  if (!encodes && !in_place) batch.runs.push_back({at, Address(step.coded), stored});
+}
+
 void AddToProcessor(CodeBatch& batch, const CodeStep& step) {
   const Tile none{};
   const Tile& last = batch.runs.empty() ? none : batch.runs.back();
-  batch.runs.push_back({AlignCoded(last.target + last.bytes), Address(step.page), step.item->bytes});
+  batch.runs.push_back(
+      {AlignCoded(last.target + last.bytes), Address(step.page), step.item->bytes});
 }
 
 }  // namespace
@@ -100,14 +180,21 @@ int PlanCodes(std::span<const CodeStep> steps, const CodeMeans& means,
       batches->push_back({});
       batches->back().first = i;
       if (!placed.by_processor) batches->back().arena_bytes = CodeBatch::kHeadBytes;
+      if (placed.ans) BeginAns(batches->back(), steps.subspan(i), placed, means);
     }
     CodeBatch& batch = batches->back();
     ++batch.count;
     if (placed.by_processor)
       AddToProcessor(batch, steps[i]);
+    else if (placed.ans)
+      AddAns(batch, steps[i], placed, means);
     else
       AddToDevice(batch, steps[i], placed, means);
   }
+  // Runs of ANS that is encoded are planned when nothing may be allocated any more.
+  if (means.direction == CodeDirection::kEncode)
+    for (CodeBatch& batch : *batches)
+      if (batch.ans) batch.runs.reserve(2 * batch.count);
   return 0;
 }
 

@@ -2,9 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "cuda/ans_codes.h"
 #include "cuda/code_items.h"
 #include "cuda/code_kernels.h"
 #include "cuda/runs.h"
@@ -18,11 +20,13 @@ namespace orbitkv::cuda {
 ///   items      48 bytes each (CodeItem)
 ///   flags      4 bytes each: it has no coding
 ///   sums       4 bytes each: the remainder of its coded bytes
-///   codings    each from a multiple of 512 on, unless the pool itself is on the device
+///   temp       nvCOMP's, of a batch of ANS
+///   codings    each from a multiple of 512 on, unless they are made or read in a pool on the
+///   device
 struct CodeBatch {
   size_t first = 0;  // of the job's steps
   size_t count = 0;
-  /// The program that codes it; CodeKernels::kPrograms when the processor does.
+  /// The program that codes it; CodeKernels::kPrograms when the processor or nvCOMP does.
   size_t program = CodeKernels::kPrograms;
   uint32_t units = 0;
   /// Bytes in the workspace; 0 when the processor codes it.
@@ -30,18 +34,27 @@ struct CodeBatch {
   uint32_t pieces = 0;  // of the checksums of its codings
   /// `page` and `coded` as they are, or offsets in the workspace where the codings are there.
   std::vector<CodeItem> items;
+  /// Of a batch that nvCOMP codes; then its codings have no length before they are made, and items
+  /// have their own until then.
+  std::optional<AnsCodes::Type> ans;
+  uint64_t temp_bytes = 0;
+  uint32_t chunks_max = 0;
+  /// Lengths are known, of ANS that is encoded; and up to which item its sums are launched.
+  bool sized = false;
+  size_t sum_next = 0;
   /// Between workspace and pool; of a batch that the processor codes, from pages to its buffer. The
   /// end that is not the pool's or a page's is an offset.
   std::vector<Tile> runs;
 
   static constexpr uint64_t kItemBytes = sizeof(CodeItem) + 2 * sizeof(uint32_t);
   /// Bytes in front of the codings.
-  static constexpr uint64_t kHeadBytes = (kCodeItemsMax * kItemBytes + kCodedAlign - 1) /
-                                         kCodedAlign * kCodedAlign;
+  static constexpr uint64_t kHeadBytes =
+      (kCodeItemsMax * kItemBytes + kCodedAlign - 1) / kCodedAlign * kCodedAlign;
   DeviceAddress FlagsAt(DeviceAddress arena) const { return arena + count * sizeof(CodeItem); }
   DeviceAddress SumsAt(DeviceAddress arena) const {
     return FlagsAt(arena) + count * sizeof(uint32_t);
   }
+  DeviceAddress TempAt(DeviceAddress arena) const { return arena + kHeadBytes; }
   bool on_device() const { return arena_bytes != 0; }
 };
 
@@ -55,7 +68,14 @@ struct CodeMeans {
   bool inside = false;
   /// Programs that work.
   bool programs[CodeKernels::kPrograms] = {};
+  /// Null where nvCOMP is not open.
+  AnsCodes* ans = nullptr;
 };
+
+/// Where a coding of ANS is decoded: in the pool, or in the workspace.
+constexpr bool DecodesInPlace(const CodeStep& step, bool inside) {
+  return inside && reinterpret_cast<uint64_t>(step.coded) % nvcomp::abi::kAlignmentBytes == 0;
+}
 
 /// Whether an item may be stored as its coding, for what is known before that is made.
 bool IsWorthCoding(const CodeStep& step);

@@ -57,7 +57,8 @@ CudaStream::CudaStream(CudaDevice& device, StreamContext context, const StreamOp
   driver_.Require(driver_.cuStreamCreate(&made, kStreamNonBlocking), "Cannot make a stream");
   stream_.reset(made);
   fences_ = std::make_unique<Fences>(device_, made, *arena_, context_.sink);
-  codes_.emplace(device_, kernels_, *arena_, options_.codec_budget_bytes);
+  codes_.emplace(device_, kernels_, *arena_, options_.codec_budget_bytes,
+                 options_.descriptors == Descriptors::kFed);
   if (kernels_ == nullptr) return;
   kernel_copies_.emplace(device_, *kernels_, *arena_, options_, pool_shift);
   device_sums_.emplace(device_, *kernels_, *arena_);

@@ -136,12 +136,13 @@ class CudaStream : public Stream {
 
   /// Hands jobs to the device in order, as far as there is room.
   void Launch() noexcept;
-  /// The six below: false when there is no room now.
+  /// The seven below: false when there is no room now.
   bool LaunchWork(Job& job);
   bool LaunchRuns(Job& job);
   bool LaunchCodes(Job& job);
   bool LaunchBatch(Job& job, CodeWork& work, CodeBatch& batch);
-  bool CodeOnDevice(Job& job, const CodeWork& work, CodeBatch& batch);
+  bool CodeOnDevice(Job& job, CodeWork& work, CodeBatch& batch);
+  bool SumOnDevice(Job& job, const CodeWork& work, CodeBatch& batch);
   bool LaunchSums(Job& job);
   void Begin(Job& job);
   /// The mark of the end, and the last fence.
@@ -151,7 +152,8 @@ class CudaStream : public Stream {
 
   int Code(int32_t tag, CodeDirection direction, std::span<const double> descriptors,
            size_t result_base);
-  void PlanBatch(Job& job, const CodeWork& work, CodeBatch& batch);
+  /// Runs that go as the job's next; whether one end of them is the pool.
+  void PlanRuns(Job& job, std::vector<Tile> runs, bool pool);
   void SealBatch(Job& job, CodeWork& work, std::span<const std::byte> room);
 
   void Finish();

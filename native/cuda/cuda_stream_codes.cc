@@ -2,6 +2,7 @@
 // have to wait for room:
 //
 //   encode   hold the workspace | pages are coded into it, and summed | it goes to the pool | seal
+//   ANS      hold the workspace | pages are coded into it | lengths come | it is summed | and so on
 //   decode   hold the workspace | the pool goes to it | it is decoded into pages | seal
 //
 // Sealing brings home what the device says of each item, behind which the fence stands. A batch
@@ -35,12 +36,17 @@ int CudaStream::Code(int32_t tag, CodeDirection direction, std::span<const doubl
                      size_t result_base) try {
   if (const int refused = Admit(); refused != 0) return refused;
   CodeJob codes;
-  const int decoded = DecodeCodes(Snapshot(descriptors), direction, context_.pool,
-                                  device_.ordinal(), &codes);
+  const int decoded =
+      DecodeCodes(Snapshot(descriptors), direction, context_.pool, device_.ordinal(), &codes);
   if (decoded != 0) return decoded;
   const size_t words = direction == CodeDirection::kEncode ? 2 : 1;
   if (!ResultsFit(result_base, words * codes.steps.size())) return -EINVAL;
   const bool encodes = direction == CodeDirection::kEncode;
+  const bool by_nvcomp = std::any_of(
+      codes.steps.begin(), codes.steps.end(),
+      [](const CodeStep& step) { return step.item->coding.format == ItemFormat::kAns; });
+  if (by_nvcomp && !encodes && nvcomp::Library::Instance().functions() == nullptr)
+    return -EOPNOTSUPP;
   Job job;
   job.tag = tag;
   job.codes = std::make_unique<CodeWork>();
@@ -94,11 +100,34 @@ bool CudaStream::LaunchBatch(Job& job, CodeWork& work, CodeBatch& batch) {
       SealBatch(job, work, {});
       return true;
     }
-    PlanBatch(job, work, batch);
+    if (!batch.ans || !encodes) {
+      const DeviceAddress base = codes_->BaseOf(work, batch);
+      const bool to_base = !encodes || !batch.on_device();
+      for (Tile& run : batch.runs) (to_base ? run.target : run.source) += base;
+      PlanRuns(job, std::move(batch.runs), batch.on_device());
+    }
     work.stage = encodes && batch.on_device() ? Stage::kCode : Stage::kMove;
   }
   if (work.stage == Stage::kCode && encodes) {
     if (!CodeOnDevice(job, work, batch)) return false;
+    work.stage = batch.ans ? Stage::kSizes : Stage::kMove;
+  }
+  if (work.stage == Stage::kSizes && !batch.sized) {
+    if (job.error == 0 && !device_.failed()) return false;
+    return true;
+  }
+  if (work.stage == Stage::kSizes) {
+    codes_->PlanRuns(work, batch);
+    if (batch.runs.empty()) {
+      if (!fences_->HasRoom()) return false;
+      SealBatch(job, work, {});
+      return true;
+    }
+    PlanRuns(job, std::move(batch.runs), true);
+    work.stage = Stage::kSum;
+  }
+  if (work.stage == Stage::kSum) {
+    if (!SumOnDevice(job, work, batch)) return false;
     work.stage = Stage::kMove;
   }
   if (work.stage == Stage::kMove) {
@@ -115,6 +144,10 @@ bool CudaStream::LaunchBatch(Job& job, CodeWork& work, CodeBatch& batch) {
     SealBatch(job, work, {});
     return true;
   }
+  if (batch.ans && !encodes) {
+    SealBatch(job, work, work.arrays);
+    return true;
+  }
   const auto room = codes_->ReserveWords(batch);
   if (room.empty()) return false;
   if (const Result result = codes_->Return(stream_.get(), room, work, batch); result != kSuccess)
@@ -124,27 +157,45 @@ bool CudaStream::LaunchBatch(Job& job, CodeWork& work, CodeBatch& batch) {
   return true;
 }
 
-/// The runs of a batch, now that the workspace is where it is.
-void CudaStream::PlanBatch(Job& job, const CodeWork& work, CodeBatch& batch) {
-  const DeviceAddress base = codes_->BaseOf(work, batch);
-  const bool to_base = work.direction == CodeDirection::kDecode || !batch.on_device();
-  for (Tile& run : batch.runs) (to_base ? run.target : run.source) += base;
-  job.runs = RunCursor(std::move(batch.runs));
+void CudaStream::PlanRuns(Job& job, std::vector<Tile> runs, bool pool) {
+  job.runs = RunCursor(std::move(runs));
   const Shape shape = ShapeOf(job.runs.runs(), job.way);
   // The buffer is no part of the pool, whose addresses kernels know.
-  job.kernel = batch.on_device() &&
-               Choose(options_.transfer, shape, kernels_ != nullptr) == Transfer::kKernel;
+  job.kernel = pool && Choose(options_.transfer, shape, kernels_ != nullptr) == Transfer::kKernel;
   if (job.kernel) job.plan = kernel_copies_->PlanFor(shape);
 }
 
-bool CudaStream::CodeOnDevice(Job& job, const CodeWork& work, CodeBatch& batch) {
+bool CudaStream::CodeOnDevice(Job& job, CodeWork& work, CodeBatch& batch) {
   if (job.error != 0 || device_.failed()) return true;
   if (!fences_->HasRoom()) return false;
   const auto room = codes_->Reserve(batch);
   if (room.empty()) return false;
   Begin(job);
-  if (const Result result = codes_->Launch(stream_.get(), room, work, batch); result != kSuccess)
+  if (const Result result = codes_->Launch(stream_.get(), room, work, batch); result != kSuccess) {
     Refused(job, result);
+    return true;
+  }
+  if (!batch.ans) return true;
+  if (work.direction == CodeDirection::kDecode) {
+    work.arrays = room;
+    return true;
+  }
+  job.last_fence = fences_->Place();
+  codes_->ExpectSizes(job.last_fence, room, work, work.next);
+  return true;
+}
+
+bool CudaStream::SumOnDevice(Job& job, const CodeWork& work, CodeBatch& batch) {
+  while (batch.sum_next < batch.count && job.error == 0 && !device_.failed()) {
+    if (!fences_->HasRoom()) return false;
+    const auto room = codes_->ReserveSums(batch);
+    if (room.empty()) return false;
+    if (const Result result = codes_->LaunchSums(stream_.get(), room, work, batch);
+        result != kSuccess)
+      Refused(job, result);
+    // What is left needs room that only a fence gives back.
+    if (batch.sum_next < batch.count && !device_.failed()) job.last_fence = fences_->Place();
+  }
   return true;
 }
 

@@ -29,18 +29,25 @@ ChecksumStep WholeOf(DeviceAddress address, uint64_t bytes) {
   return {reinterpret_cast<const std::byte*>(address), bytes, bytes, bytes};
 }
 
+/// What nvCOMP was given for a batch, and reads and writes; not const, because it is not.
+AnsArrays ArraysAt(std::span<const std::byte> room, const CodeBatch& batch) {
+  return {const_cast<std::byte*>(room.data()), batch.units};
+}
+
 }  // namespace
 
+static_assert(AnsArrays::Bytes(AnsCodes::kChunksMax) <= CodeBatch::kHeadBytes);
 static_assert(kCodeItemsMax * CodeBatch::kItemBytes + kAlign + kLanesBytes +
                   DeviceSums::kPiecesMax * sizeof(Crc32Piece) <=
               TileArena::kRegionBytesMax);
 
 ItemCodes::ItemCodes(CudaDevice& device, const Kernels* kernels, TileArena& arena,
-                     uint64_t budget_bytes)
+                     uint64_t budget_bytes, bool feeds)
     : device_(device),
       driver_(device.driver()),
       kernels_(kernels),
       arena_(arena),
+      feeds_(feeds),
       encoding_(device, budget_bytes),
       decoding_(device, budget_bytes) {}
 
@@ -54,6 +61,12 @@ int ItemCodes::Prepare(CodeWork& work) {
   means.budget_bytes = workspace(work.direction).budget_bytes();
   means.buffer_bytes = kBufferBytes;
   means.inside = work.inside;
+  if (const nvcomp::Functions* nvcomp = nvcomp::Library::Instance().functions();
+      nvcomp != nullptr && !ans_)
+    ans_.emplace(*nvcomp);
+  // What it encodes is summed by a kernel.
+  const bool sums = kernels_ != nullptr || work.direction == CodeDirection::kDecode;
+  means.ans = ans_ && sums ? &*ans_ : nullptr;
   bool asked[CodeKernels::kPrograms] = {};
   for (const CodeStep& step : work.steps) {
     const size_t program = CodeKernels::ProgramOf(step.item->coding);
@@ -93,12 +106,15 @@ DeviceAddress ItemCodes::BaseOf(const CodeWork& work, const CodeBatch& batch) co
 }
 
 std::span<std::byte> ItemCodes::Reserve(const CodeBatch& batch) {
+  if (batch.ans)
+    return arena_.Reserve(AnsArrays::Bytes(batch.units), AnsArrays::Bytes(batch.units));
   const size_t bytes = LanesAt(batch) + kLanesBytes + batch.pieces * sizeof(Crc32Piece);
   return arena_.Reserve(bytes, bytes);
 }
 
 Result ItemCodes::Launch(StreamPointer stream, std::span<std::byte> room, const CodeWork& work,
                          CodeBatch& batch) {
+  if (batch.ans) return LaunchAns(stream, room, work, batch);
   const bool encodes = work.direction == CodeDirection::kEncode;
   const DeviceAddress space = workspace(work.direction).address();
   const auto count = static_cast<uint32_t>(batch.count);
@@ -131,6 +147,121 @@ Result ItemCodes::Launch(StreamPointer stream, std::span<std::byte> room, const 
                          batch.SumsAt(space), device_.multiprocessors() * kSumBlocks);
 }
 
+Result ItemCodes::LaunchAns(StreamPointer stream, std::span<std::byte> room, const CodeWork& work,
+                            const CodeBatch& batch) {
+  const DeviceAddress space = workspace(work.direction).address();
+  const bool encodes = work.direction == CodeDirection::kEncode;
+  size_t chunks = 0;
+  for (size_t i = 0; i < batch.count; ++i) {
+    const CodeItem& item = batch.items[i];
+    if (item.stored == 0) continue;
+    const bool in_place = !encodes && DecodesInPlace(work.steps[batch.first + i], work.inside);
+    const DeviceAddress coded = in_place ? item.coded : space + item.coded;
+    chunks_[chunks++] = {item.page, item.bytes, coded, item.stored};
+  }
+  arena_.Commit(room.size());
+  const AnsArrays arrays{room.data(), chunks};
+  const std::span<const AnsChunk> here = std::span(chunks_).first(chunks);
+  arrays.Fill(here);
+  // In the place of items, which nvCOMP has none of.
+  const DeviceAddress seen = feeds_ ? space : arena_.AddressOf(room.data());
+  if (feeds_)
+    if (const Result fed = driver_.cuMemcpyHtoDAsync(space, arrays.at, room.size(), stream);
+        fed != kSuccess)
+      return fed;
+  const auto code = encodes ? &AnsCodes::Encode : &AnsCodes::Decode;
+  const nvcomp::abi::Status status = ((*ans_).*code)(stream, *batch.ans, here, arrays, seen,
+                                                     batch.TempAt(space), batch.temp_bytes);
+  if (status == nvcomp::abi::kOk && feeds_) {
+    const size_t said = arrays.Offset(AnsArrays::kSaid);
+    return driver_.cuMemcpyDtoHAsync(arrays.at + said, space + said,
+                                     AnsArrays::Bytes(chunks) - said, stream);
+  }
+  if (status == nvcomp::abi::kOk) return kSuccess;
+  // It has its own words for what the driver told it; a lost device says so itself.
+  const Result told = driver_.cuStreamQuery(stream);
+  return told == kSuccess || told == kNotReady ? kInvalidValue : told;
+}
+
+void ItemCodes::ExpectSizes(uint32_t fence, std::span<const std::byte> room, CodeWork& work,
+                            size_t batch) {
+  CodeBatch& expected = work.batches[batch];
+  pending_.push_back({fence, nullptr, ArraysAt(room, expected), &work, &expected});
+  workspace(work.direction).Lend(expected.arena_bytes);
+}
+
+void ItemCodes::CollectSizes(const Pending& pending) {
+  CodeBatch& batch = *pending.batch;
+  size_t chunk = 0;
+  for (size_t i = 0; i < batch.count; ++i) {
+    CodeItem& item = batch.items[i];
+    if (item.stored == 0) continue;
+    const uint64_t done = pending.arrays.Done(chunk++);
+    const uint64_t room = pending.work->steps[batch.first + i].stored;
+    const bool kept = done > 0 && AlignCoded(done) <= room && SavesEnough(done, item.bytes);
+    item.stored = kept ? static_cast<uint32_t>(done) : 0;
+  }
+  batch.sized = true;
+}
+
+void ItemCodes::CollectAnsDecoded(const Pending& pending, std::span<uint32_t> results) {
+  if (results.empty()) return;
+  const CodeBatch& batch = *pending.batch;
+  size_t chunk = 0;
+  for (size_t i = 0; i < batch.count; ++i) {
+    const CodeItem& item = batch.items[i];
+    const bool whole = item.stored != 0 && pending.arrays.Done(chunk++) == item.bytes;
+    results[pending.work->result_base + batch.first + i] = whole ? 0 : 1;
+  }
+}
+
+void ItemCodes::PlanRuns(const CodeWork& work, CodeBatch& batch) const {
+  const DeviceAddress space = workspace(work.direction).address();
+  for (size_t i = 0; i < batch.count; ++i) {
+    const CodeItem& item = batch.items[i];
+    if (item.stored == 0) continue;
+    const auto to = reinterpret_cast<uint64_t>(work.steps[batch.first + i].coded);
+    batch.runs.push_back({to, space + item.coded, item.stored});
+    const uint64_t zeroes = AlignCoded(item.stored) - item.stored;
+    if (work.inside && zeroes > 0) batch.runs.push_back({to + item.stored, 0, zeroes});
+  }
+}
+
+std::span<std::byte> ItemCodes::ReserveSums(const CodeBatch& batch) {
+  const auto next = std::find_if(batch.items.begin() + static_cast<ptrdiff_t>(batch.sum_next),
+                                 batch.items.end(), [](const CodeItem& i) { return i.stored > 0; });
+  if (next == batch.items.end()) return {};
+  const uint64_t pieces = PieceCount(WholeOf(0, next->stored));
+  return arena_.Reserve(kLanesBytes + pieces * sizeof(Crc32Piece), TileArena::kRegionBytesMax);
+}
+
+Result ItemCodes::LaunchSums(StreamPointer stream, std::span<std::byte> room, const CodeWork& work,
+                             CodeBatch& batch) {
+  const DeviceAddress space = workspace(work.direction).address();
+  Result result = kSuccess;
+  if (batch.sum_next == 0)
+    result = driver_.cuMemsetD8Async(batch.FlagsAt(space), 0, batch.count * 2 * sizeof(uint32_t),
+                                     stream);
+  auto* lanes = reinterpret_cast<uint32_t*>(room.data());
+  auto* pieces = reinterpret_cast<Crc32Piece*>(lanes + kLanes);
+  const size_t most = (room.size() - kLanesBytes) / sizeof(Crc32Piece);
+  for (uint32_t lane = 0; lane < kLanes; ++lane) lanes[lane] = LaneWeight(lane);
+  uint32_t used = 0;
+  for (; batch.sum_next < batch.count; ++batch.sum_next) {
+    const CodeItem& item = batch.items[batch.sum_next];
+    if (item.stored == 0) continue;
+    const ChecksumStep whole = WholeOf(space + item.coded, item.stored);
+    const uint64_t more = PieceCount(whole);
+    if (used + more > most) break;
+    WritePieces(whole, static_cast<uint32_t>(batch.sum_next), pieces + used);
+    used += static_cast<uint32_t>(more);
+  }
+  arena_.Commit(kLanesBytes + used * sizeof(Crc32Piece));
+  if (result != kSuccess || used == 0) return result;
+  return kernels_->Crc32(stream, arena_.AddressOf(pieces), used, arena_.AddressOf(lanes),
+                         batch.SumsAt(space), device_.multiprocessors() * kSumBlocks);
+}
+
 std::span<std::byte> ItemCodes::ReserveWords(const CodeBatch& batch) {
   const size_t bytes = batch.count * 2 * sizeof(uint32_t);
   return arena_.Reserve(bytes, bytes);
@@ -146,8 +277,11 @@ Result ItemCodes::Return(StreamPointer stream, std::span<std::byte> room, const 
 
 void ItemCodes::Expect(uint32_t fence, std::span<const std::byte> room, CodeWork& work,
                        size_t batch) {
-  const CodeBatch& expected = work.batches[batch];
-  pending_.push_back({fence, reinterpret_cast<const uint32_t*>(room.data()), &work, &expected});
+  CodeBatch& expected = work.batches[batch];
+  const bool by_nvcomp = expected.ans && work.direction == CodeDirection::kDecode;
+  const auto* words = by_nvcomp ? nullptr : reinterpret_cast<const uint32_t*>(room.data());
+  const AnsArrays arrays = by_nvcomp ? ArraysAt(room, expected) : AnsArrays{};
+  pending_.push_back({fence, words, arrays, &work, &expected});
   if (!expected.on_device())
     buffer_lent_ = true;
   else if (!room.empty())
@@ -162,9 +296,14 @@ void ItemCodes::Collect(const Fences& fences, std::span<uint32_t> results) {
       buffer_lent_ = false;
       continue;
     }
-    if (pending.words != nullptr)
+    if (pending.words != nullptr || pending.arrays.at != nullptr)
       workspace(pending.work->direction).TakeBack(pending.batch->arena_bytes);
-    if (pending.work->direction == CodeDirection::kEncode)
+    const bool encodes = pending.work->direction == CodeDirection::kEncode;
+    if (pending.arrays.at != nullptr && encodes)
+      CollectSizes(pending);
+    else if (pending.arrays.at != nullptr)
+      CollectAnsDecoded(pending, results);
+    else if (encodes)
       CollectEncoded(pending, results);
     else
       CollectDecoded(pending, results);
@@ -179,6 +318,9 @@ void ItemCodes::CollectEncoded(const Pending& pending, std::span<uint32_t> resul
     const CodeStep& step = work.steps[at];
     const uint32_t stored = pending.batch->items[i].stored;
     const bool coded = pending.words != nullptr && stored != 0 && pending.words[i] == 0;
+    // What nvCOMP wrote ends where it ends; kernels write the zeroes behind theirs.
+    if (coded && pending.batch->ans && !work.inside)
+      std::memset(step.coded + stored, 0, AlignCoded(stored) - stored);
     if (!coded && !work.inside && step.stored >= step.item->bytes)
       work.raw.push_back(static_cast<uint32_t>(at));
     if (results.empty()) continue;

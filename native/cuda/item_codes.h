@@ -1,8 +1,10 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -25,9 +27,11 @@ struct CodeWork {
   bool inside = false;
 
   /// How far it was handed to the device: the batch, and what was done of it.
-  enum class Stage { kHold, kCode, kMove, kSeal };
+  enum class Stage { kHold, kCode, kSizes, kSum, kMove, kSeal };
   size_t next = 0;
   Stage stage = Stage::kHold;
+  /// Of the batch of ANS that is decoded.
+  std::span<const std::byte> arrays;
 
   /// Steps that have no coding and room for themselves, which go as they are when all else ended;
   /// then their checksums are computed, from `raw_next` on.
@@ -45,7 +49,9 @@ class ItemCodes {
   static constexpr uint64_t kBufferBytes = uint64_t{16} << 20;
 
   /// `kernels` (of checksums) is null where there are none: then the processor codes alone.
-  ItemCodes(CudaDevice& device, const Kernels* kernels, TileArena& arena, uint64_t budget_bytes);
+  /// `feeds`: nvCOMP's arrays are brought to the device, and what it says of chunks back.
+  ItemCodes(CudaDevice& device, const Kernels* kernels, TileArena& arena, uint64_t budget_bytes,
+            bool feeds);
   ItemCodes(const ItemCodes&) = delete;
   ItemCodes& operator=(const ItemCodes&) = delete;
   ~ItemCodes();
@@ -65,6 +71,17 @@ class ItemCodes {
   /// Queues a batch's kernels: codings, and their checksums when they are made.
   Result Launch(StreamPointer stream, std::span<std::byte> room, const CodeWork& work,
                 CodeBatch& batch);
+
+  /// ANS that was encoded is behind this fence: its lengths come to `room`, which Reserve() gave.
+  void ExpectSizes(uint32_t fence, std::span<const std::byte> room, CodeWork& work, size_t batch);
+  /// Gives a batch whose lengths are known its runs, from the workspace to the pool; none where no
+  /// coding is kept. Where the pool is on the device, with zeroes behind them.
+  void PlanRuns(const CodeWork& work, CodeBatch& batch) const;
+  /// Room for the sums of the next item at least; empty when there is none now.
+  std::span<std::byte> ReserveSums(const CodeBatch& batch);
+  /// Queues as many sums of codings as fit in `room`, and says so in the batch.
+  Result LaunchSums(StreamPointer stream, std::span<std::byte> room, const CodeWork& work,
+                    CodeBatch& batch);
 
   /// Room for what the device says of a batch; empty when there is none now.
   std::span<std::byte> ReserveWords(const CodeBatch& batch);
@@ -87,8 +104,10 @@ class ItemCodes {
   struct Pending {
     uint32_t fence = 0;
     const uint32_t* words = nullptr;
+    /// Of ANS, in the place of words: what nvCOMP says.
+    AnsArrays arrays;
     CodeWork* work = nullptr;
-    const CodeBatch* batch = nullptr;
+    CodeBatch* batch = nullptr;
   };
 
   CodeWorkspace& workspace(CodeDirection direction) {
@@ -97,6 +116,10 @@ class ItemCodes {
   const CodeWorkspace& workspace(CodeDirection direction) const {
     return direction == CodeDirection::kEncode ? encoding_ : decoding_;
   }
+  Result LaunchAns(StreamPointer stream, std::span<std::byte> room, const CodeWork& work,
+                   const CodeBatch& batch);
+  void CollectSizes(const Pending& pending);
+  void CollectAnsDecoded(const Pending& pending, std::span<uint32_t> results);
   void CollectEncoded(const Pending& pending, std::span<uint32_t> results);
   void CollectDecoded(const Pending& pending, std::span<uint32_t> results);
   void EncodeHere(const Pending& pending, std::span<uint32_t> results);
@@ -105,10 +128,14 @@ class ItemCodes {
   const Driver& driver_;
   const Kernels* kernels_;
   TileArena& arena_;
+  const bool feeds_;
   CodeWorkspace encoding_;
   CodeWorkspace decoding_;
   std::byte* buffer_ = nullptr;
   bool buffer_lent_ = false;
+  std::optional<AnsCodes> ans_;
+  /// Arguments of one batch, which are too much for a stack.
+  std::array<AnsChunk, AnsCodes::kChunksMax> chunks_;
   FixedRing<Pending, Fences::kPendingMax> pending_;
 };
 

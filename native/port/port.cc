@@ -243,8 +243,9 @@ bool Port::AwaitStreams(int64_t deadline_us, Until until) {
     } while (MonotonicUs() < until_us);
   }
   for (const auto& stream : streams_) stream->WakeAtEnds();
-  // What ended in between has woken nobody.
+  // What ended in between has woken nobody, and what was begun then wakes as well.
   PollStreams();
+  for (const auto& stream : streams_) stream->WakeAtEnds();
   return !sink_->empty();
 }
 

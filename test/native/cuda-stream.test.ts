@@ -20,7 +20,7 @@ const objectsIn = (folder: string, names: RegExp): string[] =>
 
 const sources = (): string[] => [
   'test/native/programs/cuda_stream.cc',
-  ...['base', 'cuda', 'device', 'shim'].flatMap((folder) => objectsIn(folder, /\.cc$/)),
+  ...['base', 'cuda', 'device', 'nvcomp', 'shim'].flatMap((folder) => objectsIn(folder, /\.cc$/)),
   ...objectsIn('codec', /\.cc$/),
   ...objectsIn('memory', /^(copy_template|engine_memory|mapping|memfd|pool|host_memory)\.cc$/),
   ...objectsIn('port', /^completion_sink\.cc$/),
