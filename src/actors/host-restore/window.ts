@@ -1,5 +1,5 @@
 import { invariant } from '../../shared/base/invariant.js'
-import { alignUp, GRANULE_BYTES_MAX, PAGE_BYTES } from '../../shared/base/units.js'
+import { alignDown, alignUp, GRANULE_BYTES_MAX, PAGE_BYTES } from '../../shared/base/units.js'
 
 const UNITS_MAX = GRANULE_BYTES_MAX / PAGE_BYTES
 
@@ -9,8 +9,11 @@ const UNITS_MAX = GRANULE_BYTES_MAX / PAGE_BYTES
  *
  *   place 0          place 1          place 2
  *   +----------------+----+----+----+-+----------------+
- *   | 1 MiB granule  |300K|free|300K| | free           |      a place has one unit size until it is wholly free
+ *   | 1 MiB granule  |300K|free|310K| | free           |      a place has one unit size until it is wholly free
  *   +----------------+----+----+----+-+----------------+
+ *
+ * Sizes of which a place holds as many share its unit size: what a codec stores has a length of its own for each granule,
+ * and places would have as many unit sizes as there are lengths.
  *
  * It may refuse bytes that would fit after a carved place drains: its user then waits and takes nothing else, which
  * makes that place drain.
@@ -50,14 +53,14 @@ export class RestoreWindow {
   /** Bytes that a granule takes of the window, carving included. */
   costBytes(bytes: number): number {
     invariant(bytes > 0 && bytes <= GRANULE_BYTES_MAX, 'a granule fits a place', { bytes })
-    return Math.floor(GRANULE_BYTES_MAX / unitsOf(alignUp(bytes, PAGE_BYTES)))
+    return Math.floor(GRANULE_BYTES_MAX / unitsOf(bytes))
   }
 
   /** Pool offset of a unit for `bytes`, or -1 when none is free now. */
   take(bytes: number): number {
     const cost = this.costBytes(bytes)
-    const unitBytes = alignUp(bytes, PAGE_BYTES)
-    const units = unitsOf(unitBytes)
+    const units = unitsOf(bytes)
+    const unitBytes = alignDown(Math.floor(GRANULE_BYTES_MAX / units), PAGE_BYTES)
     const place = this.#placeFor(unitBytes, units)
     if (place < 0) return -1
     const first = place * UNITS_MAX
@@ -96,7 +99,7 @@ export class RestoreWindow {
   }
 }
 
-/** Units of one size in a place. */
-function unitsOf(unitBytes: number): number {
-  return Math.floor(GRANULE_BYTES_MAX / unitBytes)
+/** How many granules of one size a place holds. */
+function unitsOf(bytes: number): number {
+  return Math.floor(GRANULE_BYTES_MAX / alignUp(bytes, PAGE_BYTES))
 }

@@ -84,12 +84,19 @@ test('RestoreWindow: the property catches a twin that carves a place before it i
 test('RestoreWindow: a place holds as many small granules as fit, and a unit comes back once', (t) => {
   const window = new RestoreWindow(0, MIB)
   const offsets = Array.from({ length: 3 }, () => window.take(300 * KIB))
-  t.deepEqual(offsets, [0, 300 * KIB, 600 * KIB])
+  t.deepEqual(offsets, [0, 340 * KIB, 680 * KIB])
   t.is(window.take(300 * KIB), -1)
   t.is(window.take(4096), -1)
-  window.give(300 * KIB)
-  t.throws(() => window.give(300 * KIB), { message: /given back once/ })
-  t.is(window.take(300 * KIB), 300 * KIB)
+  window.give(340 * KIB)
+  t.throws(() => window.give(340 * KIB), { message: /given back once/ })
+  t.is(window.take(300 * KIB), 340 * KIB)
+})
+
+test('RestoreWindow: granules of many lengths share places: no length of its own costs a place', (t) => {
+  const window = new RestoreWindow(0, 4 * MIB)
+  const lengths = Array.from({ length: 16 }, (_, at) => 210 * KIB + at * 3 * KIB - 7)
+  t.true(lengths.every((bytes) => window.take(bytes) >= 0))
+  t.is(window.usedBytes, 4 * MIB)
 })
 
 test('RestoreWindow: a granule above the largest is a bug of ours, and an empty window gives nothing', (t) => {
