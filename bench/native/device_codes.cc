@@ -25,6 +25,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <sstream>
 #include <string>
@@ -126,6 +127,7 @@ class Bench {
   Bench(int32_t ordinal, size_t count, uint64_t bytes, uint64_t budget, bool device_pool, bool fed)
       : device_(cuda::DeviceAt(ordinal)), count_(count), bytes_(bytes) {
     device_.Enter();
+    watch_.emplace(device_.driver());
     pages_ = cuda::AllocateMemory(device_.uuid(), count * bytes);
     back_ = cuda::AllocateMemory(device_.uuid(), count * bytes);
     if (device_pool) {
@@ -158,7 +160,7 @@ class Bench {
     const uint64_t to = Address(encode ? pool_->base() : back_->base());
     const size_t all = count_ * bytes_;
     if (encode) last_.clear();
-    const double ns = watch_.Nanoseconds(stream(), [&] {
+    const double ns = watch_->Nanoseconds(stream(), [&] {
       if (inside)
         Require(driver().cuMemcpyDtoDAsync(to, from, all, stream()));
       else if (encode)
@@ -272,7 +274,7 @@ class Bench {
     }
 
     Sample Encode() {
-      const double ns = bench_.watch_.Nanoseconds(bench_.stream(), [&] {
+      const double ns = bench_.watch_->Nanoseconds(bench_.stream(), [&] {
         Check(functions_.compress(At<const void* const>(0), At<const size_t>(1), bench_.bytes_,
                                   bench_.count_, reinterpret_cast<void*>(temp_), temp_bytes_,
                                   At<void* const>(2), At<size_t>(3), options_, At<int32_t>(6),
@@ -284,7 +286,7 @@ class Bench {
 
     Sample Decode() {
       if (!encoded_) Encode();
-      const double ns = bench_.watch_.Nanoseconds(bench_.stream(), [&] {
+      const double ns = bench_.watch_->Nanoseconds(bench_.stream(), [&] {
         Check(functions_.decompress(At<const void* const>(2), At<const size_t>(3),
                                     At<const size_t>(1), At<size_t>(5), bench_.count_,
                                     reinterpret_cast<void*>(temp_), temp_bytes_, At<void* const>(4),
@@ -412,7 +414,7 @@ class Bench {
   std::shared_ptr<CompletionSink> sink_ = std::make_shared<CompletionSink>();
   std::vector<uint32_t> results_;
   std::unique_ptr<cuda::CudaStream> stream_;
-  Stopwatch watch_{device_.driver()};
+  std::optional<Stopwatch> watch_;
   std::vector<std::byte> content_;
   int32_t page_number_ = 0, back_number_ = 0;
   std::map<std::string, Encoded> formats_;
