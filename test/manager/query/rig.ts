@@ -59,7 +59,7 @@ export class QueryRig {
   #request = 0
   readonly #keys = new Map<number, { readonly key: number; readonly group: number }>()
 
-  constructor(groups: readonly GroupSpec[], options: Partial<ManagerOptions> = {}, ranks = 1) {
+  constructor(groups: readonly GroupSpec[], options: Partial<ManagerOptions> = {}, ranks = 1, dtype = 'bf16') {
     this.groups = groups
     const all: ManagerOptions = {
       ...MANAGER_DEFAULTS,
@@ -93,7 +93,7 @@ export class QueryRig {
     this.storage = this.#storage
     for (let rank = 0; rank < ranks; rank++) {
       this.greet(rank)
-      const reply = this.ask(registration(groups, rank, ranks), rank, [3])
+      const reply = this.ask(registration(groups, rank, ranks, dtype), rank, [3])
       if (reply.kind !== 'registered') throw new Error(JSON.stringify(reply))
     }
   }
@@ -117,9 +117,9 @@ export class QueryRig {
     for (const effect of out) this.#perform(effect)
   }
 
-  /** Block `block` of a group becomes visible in DRAM; its write to SSD ends at once. */
-  publish(group: number, block: number): void {
-    this.#straight(() => this.#seal(group, block))
+  /** Block `block` of a group becomes visible in DRAM; its write to SSD ends at once. `encoded`: as the codec has it. */
+  publish(group: number, block: number, encoded = true): void {
+    this.#straight(() => this.#seal(group, block, encoded))
   }
 
   /** Everything that nobody holds is on SSD alone. */
@@ -161,7 +161,7 @@ export class QueryRig {
     for (const effect of out) this.#perform(effect)
   }
 
-  #seal(group: number, block: number): void {
+  #seal(group: number, block: number, encoded: boolean): void {
     const { storage } = this
     const seal = [...this.machine.context.instances][0]?.seal
     const { entry, outcome } = storage.claim(seal?.classes[group] as number, keyBytes(block), 0)
@@ -171,10 +171,24 @@ export class QueryRig {
     const runs: number[] = []
     const whole = granules.map(({ itemCount }, granule) => ({ granule, firstItem: 0, itemCount }))
     storage.contribute(entry, whole, runs)
+    for (let granule = 0; granule < granules.length; granule++) {
+      const room = storage.codedRoom(entry, granule)
+      if (room > 0 && encoded) storage.coded(entry, granule, room, 1)
+      else if (room > 0) this.#refuse(entry, runs, granule)
+    }
     storage.landed(entry, runs, 0, runs.length)
-    for (let granule = 0; granule < granules.length; granule++) storage.setCrc(entry, granule, 1)
+    for (const granule of storage.unchecked(entry)) storage.setCrc(entry, granule, 1)
     storage.seal(entry)
     this.#keys.set(storage.generationOf(entry), { key: block, group })
+  }
+
+  /** The codec refuses a granule; its copy begins once more. */
+  #refuse(entry: number, runs: readonly number[], granule: number): void {
+    const { storage } = this
+    storage.copyFailed(entry, runs, granule * 3, granule * 3 + 3)
+    storage.keepRaw(entry, granule)
+    if (storage.allocate(entry) !== 'ok') throw new Error('no memory')
+    storage.contribute(entry, [{ granule, firstItem: 0, itemCount: 1 }], [])
   }
 
   /** Connects a worker and greets. */
@@ -240,7 +254,7 @@ export class QueryRig {
 }
 
 /** REGISTER of one rank: one layer a group, pages of BLOCK_BYTES shared out among the ranks. */
-export function registration(groups: readonly GroupSpec[], rank = 0, ranks = 1): MessageOf<'register'> {
+export function registration(groups: readonly GroupSpec[], rank = 0, ranks = 1, dtype = 'bf16'): MessageOf<'register'> {
   const pageCount = 64
   return {
     kind: 'register',
@@ -266,7 +280,7 @@ export function registration(groups: readonly GroupSpec[], rank = 0, ranks = 1):
       segments: 1,
       segmentBytes: BLOCK_BYTES / ranks,
       segmentStrideBytes: BLOCK_BYTES / ranks,
-      dtype: 'bf16',
+      dtype,
       kvRole: 'packed',
       headDim: 64,
       heads: 1,
