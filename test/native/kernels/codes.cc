@@ -38,7 +38,8 @@ using cuda::CodeItem;
 /// Values of a drawn temper: most are of a model's, some are none that a coding has.
 uint16_t Value(std::mt19937_64& draw, bool bf16, int temper) {
   if (temper == 0) return static_cast<uint16_t>(draw());
-  if (temper == 1) return static_cast<uint16_t>((draw() & 0x8000) | (draw() % (bf16 ? 0x0300 : 4)));
+  const bool tiny = temper == 1 || (temper % 4 == 3 && draw() % 2 == 0);
+  if (tiny) return static_cast<uint16_t>((draw() & 0x8000) | (draw() % (bf16 ? 0x0300 : 4)));
   // Magnitudes around 1, of a few binades; 2: all alike but for the sign.
   const uint16_t one = bf16 ? 0x3f80 : 0x3c00;
   const auto spread = static_cast<uint16_t>(temper == 2 ? 0 : draw() % (bf16 ? 0x180 : 0xc00));
@@ -93,8 +94,15 @@ void CodeOnce(const Text& text, uint64_t seed) {
       const uint16_t value = Value(draw, bf16, temper);
       std::memcpy(pages.data() + one.page + at, &value, 2);
     }
-    if (below(6) == 0 && text.head_dim != 0)
-      std::memset(pages.data() + one.page, below(2) == 0 ? 0 : 0x80, text.head_dim * 2);
+    const auto set = [&](uint64_t at, uint64_t value) {
+      std::memcpy(pages.data() + one.page + at, &value, 2);
+    };
+    // A vector of zeroes of either sign; a value at the limit of FP8, or just beyond.
+    const uint64_t sign = below(2) * 0x8000;
+    if (text.head_dim != 0 && below(4) == 0)
+      for (uint64_t at = 0; at < text.head_dim; ++at) set(2 * at, at == 0 ? sign : below(2) * 0x8000);
+    if (text.head_dim == 0 && below(2) == 0)
+      set(below(one.bytes / 2) * 2, sign | ((bf16 ? 0x43e0u : 0x5f00u) + below(2)));
     auto* to = reinterpret_cast<std::byte*>(expected.data() + one.coded);
     const auto* from = reinterpret_cast<const std::byte*>(pages.data() + one.page);
     const uint64_t got = EncodeItem(one.coding, from, one.bytes, to, AlignCoded(one.stored));
