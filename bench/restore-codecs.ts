@@ -5,6 +5,7 @@ import type { Native } from '../src/binding/surface.js'
 import { spinUsOf } from '../src/control/spin.js'
 import { alignUp, KIB, MIB, SECTOR_BYTES } from '../src/shared/base/units.js'
 import { type ItemCoding, isCoded, RAW } from '../src/shared/codec/coding.js'
+import { CODEC_BUDGET_BYTES } from '../src/shared/codec/setting.js'
 import { NO_OFFSET, SOURCE } from '../src/shared/layout/descriptors.js'
 import { CodecLane } from './support/codec-lane.js'
 import { codedTemplate, copyList, type ItemCopy, roomOf } from './support/coded-engine.js'
@@ -96,7 +97,9 @@ export async function run(options: BenchOptions, say: (line: string) => void): P
     return kind
   })
   const spinUs = spinUsOf(options.spinUs, availableParallelism(), ACTORS)
-  const lanes = await RestoreLanes.uring(native, options.device, spinUs, WINDOW_BYTES)
+  const lanes = await RestoreLanes.uring(native, options.device, spinUs, WINDOW_BYTES, {
+    codecBudgetBytes: CODEC_BUDGET_BYTES,
+  })
   const repeats = options.quick ? 1 : REPEATS
   const times = compare(native, { kinds, lanes, memory, pairs: options.pairs, repeats })
   const rows = kinds.map((kind) => rowOf(kind, times.get(kind.name) ?? [], times.get('raw') ?? []))

@@ -67,9 +67,15 @@ export class RestoreLanes {
     this.#client = native.openSlots(this.#slots.clientFd, this.#slots.managerFd, SLOTS)
   }
 
-  /** host-restore and host-reader: io_uring through `windowBytes` of page-locked DRAM. */
-  static async uring(native: Native, device: DeviceName, spinUs: number, windowBytes: number): Promise<RestoreLanes> {
-    return new RestoreLanes(native, await uringRoute(native, device, spinUs, windowBytes))
+  /** host-restore and host-reader: io_uring through `windowBytes` of page-locked DRAM. `codec`: its budget, if any. */
+  static async uring(
+    native: Native,
+    device: DeviceName,
+    spinUs: number,
+    windowBytes: number,
+    codec: { readonly codecBudgetBytes?: number } = {},
+  ): Promise<RestoreLanes> {
+    return new RestoreLanes(native, await uringRoute(native, device, spinUs, windowBytes, codec))
   }
 
   /**
@@ -125,7 +131,13 @@ export class RestoreLanes {
   }
 }
 
-async function uringRoute(native: Native, device: DeviceName, spinUs: number, windowBytes: number): Promise<Route> {
+async function uringRoute(
+  native: Native,
+  device: DeviceName,
+  spinUs: number,
+  windowBytes: number,
+  codec: { readonly codecBudgetBytes?: number },
+): Promise<Route> {
   const wiring = new Wiring(spinUs)
   wiring.actor('manager', { series: [], histograms: [] })
   wiring.actor('host-reader', HOST_READER_LAYOUT)
@@ -137,7 +149,7 @@ async function uringRoute(native: Native, device: DeviceName, spinUs: number, wi
   const seat = new BenchSeat(native, wiring, 'manager')
   const restoreParams: HostRestoreParams = {
     ...{ client: 'manager', device, readers: ['host-reader'], pool, windowOffsetBytes: 0, windowBytes },
-    ...{ storeReads: IO_DEPTH, parts: RESTORE_PARTS, partDescriptors: PART_DESCRIPTORS, io: 'uring' },
+    ...{ storeReads: IO_DEPTH, parts: RESTORE_PARTS, partDescriptors: PART_DESCRIPTORS, io: 'uring', ...codec },
   }
   const clients = ['manager', 'host-restore']
   const readerParams: HostReaderParams = { clients, pool, depth: IO_DEPTH, io: 'uring', register: true }

@@ -3,16 +3,17 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import test, { type ExecutionContext } from 'ava'
 import { loadNative } from '../../src/binding/load.js'
-import { AnsBed, type AnsItem, normals } from '../support/ans-bed.js'
+import { AnsBed, type AnsItem, normals, SECTOR } from '../support/ans-bed.js'
 import { declareAnsClaims } from '../support/ans-claims.js'
 import { type NvcompFile, type NvcompShim, nvcompShim } from '../support/nvcomp-shim.js'
-import { useCudaShims } from '../support/shims.js'
+import { cudaFaults, useCudaShims } from '../support/shims.js'
 
 /** The claims of ANS over the twin of the driver and the stand-in for nvCOMP, and what must come of nvCOMP's failures. */
 
 const KIB = 1024
 const EIO = -5
 const ENOMEM = -12
+const ENODEV = -19
 const EOPNOTSUPP = -95
 
 useCudaShims()
@@ -138,4 +139,76 @@ test.serial('stand-in for nvCOMP: temporary memory counts in the budget', (t) =>
   t.deepEqual(narrow.encode(), { result: 0, stored: [{ bytes: 24 * KIB, crc: narrow.encode().stored[0]?.crc }] })
   t.deepEqual(narrow.decode(coded), { result: ENOMEM, refused: [] })
   t.deepEqual(shim.takeViolations(), [])
+})
+
+test.serial('stand-in for nvCOMP: a job that waits for its lengths holds back those behind it until they come', (t) => {
+  const bed = new AnsBed(t, native, items)
+  const expected = bed.encode().stored
+  told(t, 'hold', 1)
+  t.is(bed.begin(1), 0)
+  t.is(bed.lane.checksum(2, [0, SECTOR, SECTOR, SECTOR], 100), 0)
+  t.is(bed.lane.port.pump(0, 0, 0), 0, 'nothing has ended')
+  shim.forget('hold')
+  const ended = bed.lane.reap(2).map(({ tag, result }) => [tag, result])
+  t.deepEqual(ended, [
+    [1, 0],
+    [2, 0],
+  ])
+  t.deepEqual(bed.stored(), expected)
+  bed.checkPool(t, expected)
+})
+
+test.serial('stand-in for nvCOMP: a lane that sleeps is woken for each step of a job', (t) => {
+  const bed = new AnsBed(t, native, items)
+  const expected = bed.encode().stored
+  for (let turn = 0; turn < 20; turn++) t.deepEqual(bed.encode('park'), { result: 0, stored: expected })
+  bed.checkPool(t, expected)
+})
+
+test.serial('stand-in for nvCOMP: a port that drains over a job that waits for its lengths lets it end', (t) => {
+  const bed = new AnsBed(t, native, items)
+  told(t, 'hold', 1)
+  t.is(bed.begin(), 0)
+  t.is(bed.lane.port.drain(1), 1, 'it is still in flight')
+  shim.forget('hold')
+  t.is(bed.lane.port.drain(60_000), 0)
+  const ended = bed.lane.reap(1).map(({ result }) => result)
+  t.deepEqual(ended, [0])
+  bed.checkPool(t, bed.stored())
+})
+
+test.serial('stand-in for nvCOMP: work that the driver refuses between the steps fails its job alone', (t) => {
+  const bed = new AnsBed(t, native, items)
+  const expected = bed.encode().stored
+  for (const fault of ['launch=701', 'copy=701']) {
+    told(t, 'hold', 1)
+    t.is(bed.begin(), 0)
+    cudaFaults(fault)
+    shim.forget('hold')
+    const ended = bed.lane.reap(1).map(({ result }) => result)
+    t.deepEqual(ended, [EIO], fault)
+    cudaFaults('')
+    t.deepEqual(bed.encode(), { result: 0, stored: expected })
+  }
+  bed.checkPool(t, expected)
+  const workspace = new Float64Array(3)
+  bed.lane.port.codecWorkspace(bed.lane.stream, workspace)
+  t.is(workspace[0], 0, 'nothing is lent')
+})
+
+// The last: the device is lost for this process.
+test.serial('stand-in for nvCOMP: a device that is lost between the steps ends every job once', (t) => {
+  const bed = new AnsBed(t, native, items)
+  told(t, 'hold', 1)
+  t.is(bed.begin(1), 0)
+  t.is(bed.lane.checksum(2, [0, SECTOR, SECTOR, SECTOR], 100), 0)
+  cudaFaults('sticky=700')
+  shim.forget('hold')
+  const ended = bed.lane.reap(2).map(({ tag, result }) => [tag, result])
+  t.deepEqual(ended, [
+    [1, ENODEV],
+    [2, ENODEV],
+  ])
+  t.is(bed.begin(3), ENODEV)
+  cudaFaults('')
 })

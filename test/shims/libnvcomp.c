@@ -12,6 +12,7 @@
 //   chunk                      "N S": chunk N of every batch gets status S, and nothing is coded
 //   silent                     N: chunk N of every batch gets no status, and nothing is coded
 //   short                      N: chunk N of every decompression is said to be a byte shorter than it is
+//   hold                       batches wait on the stream until the file goes
 //   log                        one line for each batch that ran: compress|decompress chunks temp_bytes
 //   violations                 one line for each argument that was wrong
 #define _GNU_SOURCE
@@ -303,6 +304,7 @@ static void run(void* given) {
   Batch* b = given;
   b->driver.set_current(b->context);
   char line[64];
+  while (told("hold", line, sizeof line)) usleep(500);
   long failing = -1, failure = 0;
   if (told("chunk", line, sizeof line) && sscanf(line, "%ld %ld", &failing, &failure) != 2) failing = -1;
   const long silent = number("silent", -1), shortened = number("short", -1);

@@ -111,21 +111,30 @@ export class AnsBed {
   }
 
   /** Encodes all items in one job; `result`: what its completion says. */
-  encode(): { readonly result: number; readonly stored: Stored[] } {
+  encode(how: 'pump' | 'park' = 'pump'): { readonly result: number; readonly stored: Stored[] } {
+    const accepted = this.begin()
+    if (accepted !== 0) return { result: accepted, stored: [] }
+    const [completion] = this.lane.reap(1, how)
+    return { result: completion?.result ?? Number.NaN, stored: this.stored() }
+  }
+
+  /** Queues the encoding of all items under a tag; what the stream answers. */
+  begin(tag = 1): number {
     this.lane.poolBytes.fill(GUARD)
     this.lane.results.fill(0xffff_ffff)
     const list = this.#list(
       (i) => (this.#templates[i] as { from: number }).from,
       (i) => this.#room(i).bytes,
     )
-    const accepted = this.lane.port.encode(this.lane.stream, 1, list, 0, this.items.length, 0)
-    if (accepted !== 0) return { result: accepted, stored: [] }
-    const [completion] = this.lane.reap(1)
-    const stored = this.items.map((_, i) => ({
+    return this.lane.port.encode(this.lane.stream, tag, list, 0, this.items.length, 0)
+  }
+
+  /** What was said of each item. */
+  stored(): Stored[] {
+    return this.items.map((_, i) => ({
       bytes: this.lane.results[2 * i] as number,
       crc: this.lane.results[2 * i + 1] as number,
     }))
-    return { result: completion?.result ?? Number.NaN, stored }
   }
 
   /** Decodes items that are shorter than they were, into pages full of guards. */

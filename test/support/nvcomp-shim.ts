@@ -7,7 +7,16 @@ import { sanitizerFlags } from './shims.js'
 const SOURCE = fileURLToPath(new URL('../../../test/shims/libnvcomp.c', import.meta.url))
 
 /** Files by which the stand-in is told: test/shims/libnvcomp.c. */
-export type NvcompFile = 'version' | 'properties' | 'temp' | 'compress' | 'decompress' | 'chunk' | 'silent' | 'short'
+export type NvcompFile =
+  | 'version'
+  | 'properties'
+  | 'temp'
+  | 'compress'
+  | 'decompress'
+  | 'chunk'
+  | 'silent'
+  | 'short'
+  | 'hold'
 
 /** A batch that the stand-in ran. */
 export interface NvcompBatch {
