@@ -26,7 +26,8 @@ class Group:
 @dataclass(frozen=True)
 class Region:
     """One layer of this rank. address(page p, segment s) = allocation base + offset_bytes + p * page_stride_bytes +
-    s * segment_stride_bytes. All sizes in bytes; ``allocation`` indexes the memory that is registered with it."""
+    s * segment_stride_bytes. All sizes in bytes; ``allocation`` indexes the memory that is registered with it. ``head_dim``
+    is 0 unless every head's vector lies in one run of the segment; see geometry for tensors of engines."""
 
     layer: str
     group: int
