@@ -36,8 +36,26 @@ export function gaugesOf({ entries, assemblies, fills, writes }: Nouns): Storage
   }
 }
 
-/** Sets every gauge of the counter page to what is so now. */
-export function showGauges({ entries, assemblies, fills, writes, cache }: Nouns, tally: Tally): void {
+/** The counter page: gauges as they are now, and what some nouns count by themselves. */
+export class ShownGauges {
+  #pinnedSkips = 0
+  #promotions = 0
+  #demotions = 0
+
+  refresh(nouns: Nouns, tally: Tally): void {
+    const { pinnedSkips } = nouns.entries.extents
+    const { promotions, demotions } = nouns.cache.order
+    tally.add(COUNT.pinnedWriteSkips, pinnedSkips - this.#pinnedSkips)
+    tally.add(COUNT.promotions, promotions - this.#promotions)
+    tally.add(COUNT.demotions, demotions - this.#demotions)
+    this.#pinnedSkips = pinnedSkips
+    this.#promotions = promotions
+    this.#demotions = demotions
+    showGauges(nouns, tally)
+  }
+}
+
+function showGauges({ entries, assemblies, fills, writes, cache }: Nouns, tally: Tally): void {
   const { directory, extents } = entries
   const { pool } = entries.memory
   tally.set(COUNT.poolUsedBytes, pool.usedBytes)

@@ -11,7 +11,7 @@ import type { ClassTable } from './classes.js'
 import { STORAGE_COUNT as COUNT } from './counters.js'
 import type { Entries } from './entries.js'
 import { Fills } from './fills.js'
-import { gaugesOf, showGauges } from './gauges.js'
+import { gaugesOf, ShownGauges } from './gauges.js'
 import type { PageStorage } from './page-storage.js'
 import type {
   Allocation,
@@ -53,11 +53,9 @@ export class Storage implements PageStorage {
   readonly #options: StorageOptions
   readonly #tally: Tally
   readonly #one = new Int32Array(1)
+  readonly #shown = new ShownGauges()
   #nowUs = 0
   #holds = 0
-  #pinnedSkips = 0
-  #promotions = 0
-  #demotions = 0
 
   constructor(options: StorageOptions, ports: StoragePorts, tally: Tally, parts: StorageParts = partsOf(options)) {
     this.#options = options
@@ -405,15 +403,7 @@ export class Storage implements PageStorage {
   }
 
   refreshGauges(): void {
-    const { pinnedSkips } = this.entries.extents
-    this.#tally.add(COUNT.pinnedWriteSkips, pinnedSkips - this.#pinnedSkips)
-    this.#pinnedSkips = pinnedSkips
-    const { promotions, demotions } = this.cache.order
-    this.#tally.add(COUNT.promotions, promotions - this.#promotions)
-    this.#tally.add(COUNT.demotions, demotions - this.#demotions)
-    this.#promotions = promotions
-    this.#demotions = demotions
-    showGauges(this, this.#tally)
+    this.#shown.refresh(this, this.#tally)
   }
 
   readDone(store: number, reply: Extract<HostReaderReply, { kind: 'read-done' }>): void {

@@ -13,7 +13,7 @@ export const speculates = (phase: ReservationPhase): boolean =>
   phase === 'warming' || phase === 'preparing' || phase === 'prepared'
 
 /**
- * Bytes that all queries of all instances may reserve: logical bytes of the blocks they name, wherever these are.
+ * Bytes that all queries of all instances may reserve: stored bytes of the blocks they name, wherever these are.
  *
  * Four counters stand on their own and are changed together at admission: all and speculation, of the Manager and of
  * the instance. A charge fits all that it concerns or changes none. The bytes by phase are for people: nothing is ever
