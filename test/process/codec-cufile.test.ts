@@ -1,0 +1,78 @@
+import type { ExecutionContext } from 'ava'
+import { Oracle } from '../../src/cli/demo/oracle.js'
+import { DRIVER_FDS_MAX, noCudaTwin, twinUuid } from '../support/cuda-twin.js'
+import { CuFileShim, shimMissing } from '../support/cufile-shim.js'
+import { keysNamed, TestEngine } from '../support/engine.js'
+import { folderOf } from '../support/folder.js'
+import { endsClean, eventually, ManagerChild } from '../support/manager-child.js'
+import { needs } from '../support/needs.js'
+
+/**
+ * Encoded pages over the cuFile route: read by it into staging, checked and decoded there; written from DRAM. Over a
+ * stand-in for the library, with host memory for a GPU and with the twin of libcuda. Nothing here says anything of
+ * native GPUDirect Storage.
+ */
+
+const LAYERS = 6
+const BLOCKS = 6
+const SHAPE = { layers: LAYERS, segmentBytes: 16_384, pages: 24, headDim: 128 } as const
+
+interface Routes {
+  readonly readRoute: string
+  readonly writeRoute: string
+}
+
+const reason = shimMissing() ?? ''
+const shimTest = needs(reason === '', reason)
+const twinReason = reason || noCudaTwin()
+const twinTest = needs(twinReason === '', twinReason)
+
+function oracleOf(codec: 'fp8' | 'turboquant-4' | 'turboquant-3') {
+  const demo = new Oracle(codec, LAYERS)
+  return {
+    content: (key: Uint8Array, _rank: number, layer: number, segment: number, bytes: number) =>
+      demo.content(key, layer, segment as 0 | 1, bytes),
+    accepts: (layer: number, segment: number, published: Uint8Array, restored: Uint8Array) =>
+      demo.accepts(layer, segment as 0 | 1, published, restored),
+  }
+}
+
+async function travels(t: ExecutionContext, codec: 'fp8' | 'turboquant-4' | 'turboquant-3', gpu: boolean) {
+  const shim = new CuFileShim(folderOf(t))
+  process.env['ORBITKV_CUFILE_LIBRARY'] = shim.library
+  process.env['ORBITKV_CUFILE_SHIM'] = shim.folder
+  if (gpu) delete process.env['ORBITKV_CUFILE_HOST_STAGING']
+  else process.env['ORBITKV_CUFILE_HOST_STAGING'] = '1'
+  const flags = ['--ssd-backend', 'cufile', '--storage-codec', codec, '--devices', gpu ? 'all' : 'none']
+  const manager = await ManagerChild.start(t, { folder: folderOf(t), flags: [...flags, '--pool-size', '64mb'] })
+  const { ssd } = JSON.parse((await manager.get('/health')).body) as { readonly ssd: Routes }
+  t.deepEqual([ssd.readRoute, ssd.writeRoute], ['cufile', 'uring'])
+
+  const device = gpu ? twinUuid() : ''
+  const oracle = oracleOf(codec)
+  const engine = await TestEngine.start(manager.socketPath, { ...SHAPE, salt: t.title, device, oracle })
+  const keys = keysNamed(t.title, BLOCKS)
+  await engine.publish(keys)
+  await engine.toSsd()
+  const found = await engine.find(keys)
+  if (found.kind !== 'ready') return t.fail(found.kind)
+  t.is(found.blocksSsd, BLOCKS)
+  t.is(await engine.restore(keys, found.lease), 0)
+  t.true((await manager.metric('orbitkv_ssd_cufile_reads_total')) > 0, 'cuFile reads')
+  t.is(await manager.metric('orbitkv_ssd_cufile_writes_total'), 0, 'and never writes')
+  t.is(await manager.metric('orbitkv_storage_codec_silent_zero'), 0)
+  t.is(await manager.metric('orbitkv_storage_codec_decode_failures_total'), 0)
+  await engine.stop()
+  const gone = async () => (await manager.metric('orbitkv_ssd_gpu_staging_bytes')) === 0
+  await eventually('staging is gone with its engine', gone)
+  await endsClean(t, manager, gpu ? DRIVER_FDS_MAX : undefined)
+}
+
+for (const codec of ['fp8', 'turboquant-4', 'turboquant-3'] as const) {
+  shimTest(`${codec}: encoded pages are read by cuFile and decoded from staging in host memory`, (t) =>
+    travels(t, codec, false),
+  )
+  twinTest(`${codec}: encoded pages are read by cuFile and decoded from staging on a device`, (t) =>
+    travels(t, codec, true),
+  )
+}
