@@ -12,7 +12,16 @@ const compiler = process.env['CXX'] ?? 'g++'
 const FOLDERS = ['codec', 'device', 'files', 'host', 'memory', 'net', 'port', 'posix', 'uring']
 const FLAGS = ['-std=c++20', '-O1', '-g1', '-fsanitize=address,undefined', '-fno-sanitize-recover=all', '-pthread']
 
-export const NATIVE_TARGETS = ['frames', 'copies', 'checksums', 'templates', 'submissions', 'slot-lines'] as const
+export const NATIVE_TARGETS = [
+  'frames',
+  'copies',
+  'codes',
+  'codings',
+  'checksums',
+  'templates',
+  'submissions',
+  'slot-lines',
+] as const
 
 function filesIn(folder: string, ending: RegExp): string[] {
   return readdirSync(join(root, folder))

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kMappingBytes = 1 << 16;
 constexpr size_t kPoolBytes = size_t{2} << 20;
-constexpr size_t kCopyFields = 6;
+constexpr size_t kCopyFields = 7;
 constexpr size_t kChecksumFields = 4;
 constexpr size_t kItemFields = 7;
 
@@ -56,7 +56,8 @@ bool CopyIsGood(std::span<const double> copy, Wide pool_bytes) {
   const Granule& granule = kShapes[static_cast<size_t>(copy[1])];
   const Wide first = WideOf(copy[4]);
   const Wide end = first + WideOf(copy[5]);
-  if (copy[5] == 0 || end > granule.items) return false;
+  // Stored bytes are those of codings: see codes.cc.
+  if (copy[6] != 0 || copy[5] == 0 || end > granule.items) return false;
   // Every run of items ends with its last item.
   return WideOf(copy[2]) < granule.pages &&
          WideOf(copy[3]) + granule.extents[static_cast<size_t>(end) - 1] <= pool_bytes;
@@ -64,6 +65,7 @@ bool CopyIsGood(std::span<const double> copy, Wide pool_bytes) {
 
 Breach CheckCopies(std::span<const std::byte> input, bool weak) {
   const std::vector<double> list = DoublesOf(input);
+  if (NamesAnother(list, kCopyFields, TheMemory().copy_template)) return std::nullopt;
   std::vector<double> given = list;
   // The weakness: the page is not looked at.
   if (weak)
@@ -151,9 +153,10 @@ Breach CheckTemplates(std::span<const std::byte> input, bool weak) {
 Target Copies(bool weak) {
   const double number = TheMemory().copy_template;
   return {"copies",
-          {InputOf({number, 0, 3, 4096, 0, 2}),
-           InputOf({number, 1, 7, 0, 0, 1, number, 0, 15, 2095616, 1, 1}),
-           InputOf({number, 0, 0, 1024, 0, 1, number, 0, 1, 2048, 0, 2, number, 1, 2, 8192, 0, 1})},
+          {InputOf({number, 0, 3, 4096, 0, 2, 0}),
+           InputOf({number, 1, 7, 0, 0, 1, 0, number, 0, 15, 2095616, 1, 1, 0}),
+           InputOf({number, 0, 0, 1024, 0, 1, 0, number, 0, 1, 2048, 0, 2, 0,  //
+                    number, 1, 2, 8192, 0, 1, 0})},
           true,
           [weak](std::span<const std::byte> input) { return CheckCopies(input, weak); }};
 }

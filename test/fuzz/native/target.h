@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "memory/engine_memory.h"
+
 /// One parser under fire: what is fed to it, and the rule that must hold for every input. A rule
 /// compares the parser with a model that is written apart from it, in 128-bit arithmetic where the
 /// parser guards against overflow.
@@ -32,6 +34,8 @@ struct Target {
 /// Each target twice: as it is, and with a weakness in front of the parser that the loop must find.
 Target Frames(bool weak);
 Target Copies(bool weak);
+Target Codes(bool weak);
+Target Codings(bool weak);
 Target Checksums(bool weak);
 Target Templates(bool weak);
 Target Submissions(bool weak, const std::string& folder);
@@ -53,6 +57,16 @@ inline std::vector<double> DoublesOf(std::span<const std::byte> input) {
 inline bool IsWhole(double number) {
   return std::isfinite(number) && std::floor(number) == number && number >= 0 &&
          number <= 9007199254740991.0;
+}
+
+/// Whether a list of descriptors names a template that another target has defined: as good a
+/// number as any, of which this target's model knows nothing.
+inline bool NamesAnother(std::span<const double> list, size_t fields, int32_t own) {
+  for (size_t at = 0; at < list.size(); at += fields)
+    if (list[at] != own && IsWhole(list[at]) && list[at] <= 2147483647.0 &&
+        EngineMemory::Instance().FindTemplate(static_cast<int32_t>(list[at])) != nullptr)
+      return true;
+  return false;
 }
 
 using Wide = __int128;
