@@ -7,83 +7,17 @@
 // A vector is widened into `x`, coded or decoded there, and narrowed again; `x` stays in the
 // nearest cache.
 
-#include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <utility>
 
+#include "codec/lanes.h"
 #include "codec/turboquant.h"
 #include "codec/turboquant_format.h"
 
-// A product that is added must be rounded first.
-#if defined(__clang__)
-#pragma STDC FP_CONTRACT OFF
-#else
-#pragma GCC optimize("fp-contract=off")
-// Registers wider than the processor's are only spoken of in functions that have them.
-#pragma GCC diagnostic ignored "-Wpsabi"
-#endif
-
-#define ORBITKV_INLINE [[gnu::always_inline]] inline
-
 namespace orbitkv::turboquant {
 
-static_assert(std::endian::native == std::endian::little);
-
 inline constexpr uint32_t kDimMax = 256;
-
-/// W lanes of each type.
-template <int W>
-struct Lanes {
-  typedef float Floats __attribute__((vector_size(W * 4)));
-  typedef int32_t Ints __attribute__((vector_size(W * 4)));
-  typedef uint32_t Words __attribute__((vector_size(W * 4)));
-  typedef uint16_t Halves __attribute__((vector_size(W * 2)));
-  typedef uint8_t Bytes __attribute__((vector_size(W)));
-};
-
-template <class T>
-ORBITKV_INLINE T Load(const void* from) {
-  T value;
-  std::memcpy(&value, from, sizeof value);
-  return value;
-}
-
-template <class T>
-ORBITKV_INLINE void Store(void* to, const T& value) {
-  std::memcpy(to, &value, sizeof value);
-}
-
-template <class To, class From>
-ORBITKV_INLINE To Bits(const From& from) {
-  static_assert(sizeof(To) == sizeof(From));
-  To to;
-  std::memcpy(&to, &from, sizeof to);
-  return to;
-}
-
-/// Lane i of the result is lane i ^ H.
-template <int W, int H, int... I>
-ORBITKV_INLINE auto Exchanged(const typename Lanes<W>::Floats& v,
-                              std::integer_sequence<int, I...>) {
-#if defined(__clang__)
-  return __builtin_shufflevector(v, v, (I ^ H)...);
-#else
-  return __builtin_shuffle(v, typename Lanes<W>::Ints{(I ^ H)...});
-#endif
-}
-template <int W, int H>
-ORBITKV_INLINE auto Exchanged(const typename Lanes<W>::Floats& v) {
-  return Exchanged<W, H>(v, std::make_integer_sequence<int, W>{});
-}
-
-/// All bits where lane i has bit H of its number, else none.
-template <int W, int H, int... I>
-ORBITKV_INLINE typename Lanes<W>::Words Odd(std::integer_sequence<int, I...>) {
-  return typename Lanes<W>::Words{((I & H) != 0 ? 0x80000000u : 0u)...};
-}
 
 /// The working place of one vector, and what its item's vectors share.
 struct Work {
@@ -207,35 +141,78 @@ ORBITKV_INLINE uint8_t* Pack(const Work& work, uint32_t dim, uint8_t* stored) {
       codes = (codes | codes >> 10) & 0x00000fff00000fff;
       codes |= codes >> 20;
     }
-    std::memcpy(stored, &codes, kBits);
+    if constexpr (kBits == 4) {
+      Store(stored, static_cast<uint32_t>(codes));
+    } else {
+      Store(stored, static_cast<uint16_t>(codes));
+      stored[2] = static_cast<uint8_t>(codes >> 16);
+    }
     stored += kBits;
   }
   return stored;
 }
 
+/// Eight codes of a stream, a byte each.
+template <uint32_t kBits>
+ORBITKV_INLINE uint64_t EightCodes(const uint8_t* stored) {
+  if constexpr (kBits == 4) {
+    uint64_t codes = Load<uint32_t>(stored);
+    codes = (codes | codes << 16) & 0x0000ffff0000ffff;
+    codes = (codes | codes << 8) & 0x00ff00ff00ff00ff;
+    return (codes | codes << 4) & 0x0f0f0f0f0f0f0f0f;
+  } else {
+    uint64_t codes = Load<uint16_t>(stored) | static_cast<uint64_t>(stored[2]) << 16;
+    codes = (codes | codes << 20) & 0x00000fff00000fff;
+    codes = (codes | codes << 10) & 0x003f003f003f003f;
+    return (codes | codes << 5) & 0x0707070707070707;
+  }
+}
+
 template <uint32_t kBits>
 ORBITKV_INLINE const uint8_t* Unpack(const uint8_t* stored, uint32_t dim, Work& work) {
-  for (uint32_t i = 0; i < dim; i += 8) {
-    uint64_t codes = 0;
-    std::memcpy(&codes, stored, kBits);
-    stored += kBits;
-    if constexpr (kBits == 4) {
-      codes = (codes | codes << 16) & 0x0000ffff0000ffff;
-      codes = (codes | codes << 8) & 0x00ff00ff00ff00ff;
-      codes = (codes | codes << 4) & 0x0f0f0f0f0f0f0f0f;
-    } else {
-      codes = (codes | codes << 20) & 0x00000fff00000fff;
-      codes = (codes | codes << 10) & 0x003f003f003f003f;
-      codes = (codes | codes << 5) & 0x0707070707070707;
-    }
-    Store(work.codes + i, codes);
-  }
+  typedef uint64_t Sixteen __attribute__((vector_size(16)));
+  // Two at a time: a load that spans two stores would wait for both to reach the cache.
+  for (uint32_t i = 0; i < dim; i += 16, stored += 2 * kBits)
+    Store(work.codes + i, Sixteen{EightCodes<kBits>(stored), EightCodes<kBits>(stored + kBits)});
   return stored;
 }
 
 ORBITKV_INLINE uint8_t* StoreFp16(uint8_t* stored, uint16_t bits) {
   std::memcpy(stored, &bits, sizeof bits);
   return stored + sizeof bits;
+}
+
+/// Codes of x: of each, how many boundaries are below it.
+template <int W, uint32_t kBits>
+ORBITKV_INLINE void Quantize(Work& work, uint32_t dim) {
+  using L = Lanes<W>;
+  using Ints = typename L::Ints;
+#if !defined(__clang__)
+  if constexpr ((1 << kBits) <= W) {  // by halving, with the boundaries in a register
+    constexpr int kHalf = 1 << (kBits - 1);
+    alignas(64) float all[W] = {};
+    for (int i = 0; i < kHalf - 1; ++i) {
+      all[kHalf + i] = Levels<kBits>::kBoundaries[i];
+      all[kHalf - 2 - i] = -Levels<kBits>::kBoundaries[i];
+    }
+    const auto boundaries = Load<typename L::Floats>(all);
+    for (uint32_t i = 0; i < dim; i += W) {
+      const auto z = Load<typename L::Floats>(work.x + i);
+      Ints code = (z > 0.0f) & kHalf;
+      for (int step = kHalf / 2; step > 0; step /= 2)
+        code += (z > __builtin_shuffle(boundaries, code + (step - 1))) & step;
+      Store(work.codes + i, ToBytes<W>(code));
+    }
+    return;
+  }
+#endif
+  for (uint32_t i = 0; i < dim; i += W) {
+    const auto z = Load<typename L::Floats>(work.x + i);
+    Ints code = -(z > 0.0f);
+    for (const float boundary : Levels<kBits>::kBoundaries)
+      code -= (z > boundary) + (z > -boundary);
+    Store(work.codes + i, ToBytes<W>(code));
+  }
 }
 
 /// Codes of a key; null when it has none.
@@ -256,25 +233,34 @@ ORBITKV_INLINE uint8_t* EncodeKey(Work& work, uint32_t dim, uint8_t* stored) {
   } else {
     std::memset(work.x, 0, dim * sizeof work.x[0]);
   }
-  for (uint32_t i = 0; i < dim; i += W) {
-    const auto z = Load<Floats>(work.x + i);
-    auto code = -(z > 0.0f);
-    for (const float boundary : Levels<kBits>::kBoundaries)
-      code -= (z > boundary) + (z > -boundary);
-    Store(work.codes + i, __builtin_convertvector(code, typename L::Bytes));
-  }
+  Quantize<W, kBits>(work, dim);
   return StoreFp16(Pack<kBits>(work, dim, stored), narrow);
 }
 
 /// The levels of codes, to x.
 template <int W, uint32_t kBits>
 ORBITKV_INLINE void Centroids(Work& work, uint32_t dim) {
-  constexpr uint32_t kHalf = 1u << (kBits - 1);
-  float levels[2 * kHalf];
-  for (uint32_t i = 0; i < kHalf; ++i) {
+  using L = Lanes<W>;
+  constexpr int kHalf = 1 << (kBits - 1), kLevels = 2 * kHalf;
+  alignas(64) float levels[kLevels < W ? W : kLevels] = {};
+  for (int i = 0; i < kHalf; ++i) {
     levels[kHalf + i] = Levels<kBits>::kCentroids[i];
     levels[kHalf - 1 - i] = -Levels<kBits>::kCentroids[i];
   }
+#if !defined(__clang__)
+  // In registers, where a shuffle looks levels up.
+  if constexpr (kLevels <= 2 * W && W > 4) {
+    const auto low = Load<typename L::Floats>(levels);
+    const auto high = Load<typename L::Floats>(levels + (kLevels > W ? W : 0));
+    for (uint32_t i = 0; i < dim; i += W) {
+      const auto codes = Load<typename L::Bytes>(work.codes + i);
+      const auto places = FromBytes<W>(codes);
+      Store(work.x + i,
+            kLevels > W ? __builtin_shuffle(low, high, places) : __builtin_shuffle(low, places));
+    }
+    return;
+  }
+#endif
   for (uint32_t i = 0; i < dim; ++i) work.x[i] = levels[work.codes[i]];
 }
 
@@ -332,7 +318,7 @@ ORBITKV_INLINE uint8_t* EncodeValue(Work& work, uint32_t dim, uint8_t* stored) {
     // No level is below 0.5, so that cutting is rounding down.
     auto code = __builtin_convertvector(level, typename L::Ints);
     code = code > kTop ? typename L::Ints{} + kTop : code;
-    Store(work.codes + i, __builtin_convertvector(code, typename L::Bytes));
+    Store(work.codes + i, ToBytes<W>(code));
   }
   return StoreFp16(StoreFp16(Pack<kBits>(work, dim, stored), narrow), NarrowToFp16(least));
 }
@@ -347,8 +333,7 @@ ORBITKV_INLINE const uint8_t* DecodeValue(const uint8_t* stored, uint32_t dim, W
   const float scale = WidenFp16(narrow[0]), least = WidenFp16(narrow[1]);
   for (uint32_t i = 0; i < dim; i += W) {
     const auto codes = Load<typename L::Bytes>(work.codes + i);
-    const auto levels = __builtin_convertvector(__builtin_convertvector(codes, typename L::Ints),
-                                                typename L::Floats);
+    const auto levels = __builtin_convertvector(FromBytes<W>(codes), typename L::Floats);
     Store(work.x + i, levels * scale + least);
   }
   return stored + sizeof narrow;
