@@ -28,8 +28,8 @@ std::vector<double> Items(int32_t mapping) {
           m, 4096, 8192, 4, 0, 4096, 4096};
 }
 /// FP8 of bf16; nothing; packed vectors of 3 bits.
-const std::vector<double> kCodings = {1, 1, 0, 0, 0, 0,  //
-                                      0, 0, 0, 0, 0, 0,  //
+const std::vector<double> kCodings = {1, 1, 0, 0, 0,  0,  //
+                                      0, 0, 0, 0, 0,  0,  //
                                       2, 2, 3, 3, 64, 4053};
 
 struct Memory {
