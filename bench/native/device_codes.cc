@@ -3,7 +3,8 @@
 // stream that is idle, and every time is the device's own, between two events.
 //
 // Arguments: ordinal, items, bytes of an item, budget of the codec, "device" or "host": where the
-// stream's pool is, "mapped" or "fed": where nvCOMP finds its arrays. Reads samples from standard
+// stream's pool is, "mapped", "fed", "split"
+// or "own": where nvCOMP finds its arrays. Reads samples from standard
 // input, one a line:
 //
 //   copy encode|decode             the driver's copy of all items: from pages to the pool, and back
@@ -82,6 +83,12 @@ std::vector<uint16_t> Gaussians(size_t count) {
   return values;
 }
 
+AnsPlaces PlacesOf(const std::string& name) {
+  if (name == "mapped") return AnsPlaces::kMapped;
+  if (name == "fed") return AnsPlaces::kFed;
+  return name == "split" ? AnsPlaces::kSplit : AnsPlaces::kOwn;
+}
+
 /// ITEM_CODING: format, scalar, role, bits, headDim, seed.
 using Coding = std::array<double, 6>;
 const std::map<std::string, Coding> kFormats = {
@@ -124,7 +131,8 @@ struct Sample {
 /// Pages with content, pages to decode into, and a pool between them.
 class Bench {
  public:
-  Bench(int32_t ordinal, size_t count, uint64_t bytes, uint64_t budget, bool device_pool, bool fed)
+  Bench(int32_t ordinal, size_t count, uint64_t bytes, uint64_t budget, bool device_pool,
+        AnsPlaces arrays)
       : device_(cuda::DeviceAt(ordinal)), count_(count), bytes_(bytes) {
     device_.Enter();
     watch_.emplace(device_.driver());
@@ -140,7 +148,7 @@ class Bench {
     }
     StreamOptions options;
     options.timed = true;
-    if (fed) options.descriptors = Descriptors::kFed;
+    options.ans_arrays = arrays;
     options.codec_budget_bytes = budget;
     results_.resize(2 * count);
     stream_ = device_.OpenCudaStream({sink_, pool_, results_}, options);
@@ -425,7 +433,7 @@ class Bench {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  if (argc != 7) Die("ordinal, items, bytes, budget, device or host, mapped or fed");
+  if (argc != 7) Die("ordinal, items, bytes, budget, device or host, mapped, fed, split or own");
   if (const char* path = std::getenv("ORBITKV_NVCOMP_LIBRARY"); path != nullptr && *path != '\0') {
     const auto report = nvcomp::Library::Instance().Open(path);
     if (!report.available()) Die(std::string("nvCOMP: ") + report.reason + ": " + report.path);
@@ -433,7 +441,7 @@ int main(int argc, char** argv) try {
   const bool ans = nvcomp::Library::Instance().functions() != nullptr;
   Bench bench(std::atoi(argv[1]), std::strtoull(argv[2], nullptr, 10),
               std::strtoull(argv[3], nullptr, 10), std::strtoull(argv[4], nullptr, 10),
-              std::string(argv[5]) == "device", std::string(argv[6]) == "fed");
+              std::string(argv[5]) == "device", PlacesOf(argv[6]));
   std::string line;
   while (std::getline(std::cin, line)) {
     std::istringstream words(line);

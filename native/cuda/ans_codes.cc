@@ -89,25 +89,23 @@ uint64_t AnsCodes::DecodeTempBytes(Type type, size_t count, uint64_t chunk_bytes
 }
 
 Status AnsCodes::Encode(StreamPointer stream, Type type, std::span<const AnsChunk> chunks,
-                        const AnsArrays& arrays, DeviceAddress arrays_address, DeviceAddress temp,
-                        uint64_t temp_bytes) {
-  return nvcomp_.compress(Seen<const void* const>(arrays, arrays_address, 0),
-                          Seen<const size_t>(arrays, arrays_address, 1), Longest(chunks),
-                          chunks.size(), reinterpret_cast<void*>(temp), temp_bytes,
-                          Seen<void* const>(arrays, arrays_address, 2),
-                          Seen<size_t>(arrays, arrays_address, AnsArrays::kSaid), Compressing(type),
-                          Seen<Status>(arrays, arrays_address, AnsArrays::kWords), stream);
+                        const AnsArrays& arrays, DeviceAddress read, DeviceAddress written,
+                        DeviceAddress temp, uint64_t temp_bytes) {
+  return nvcomp_.compress(
+      Seen<const void* const>(arrays, read, 0), Seen<const size_t>(arrays, read, 1),
+      Longest(chunks), chunks.size(), reinterpret_cast<void*>(temp), temp_bytes,
+      Seen<void* const>(arrays, read, 2), Seen<size_t>(arrays, written, AnsArrays::kSaid),
+      Compressing(type), Seen<Status>(arrays, written, AnsArrays::kWords), stream);
 }
 
 Status AnsCodes::Decode(StreamPointer stream, Type type, std::span<const AnsChunk> chunks,
-                        const AnsArrays& arrays, DeviceAddress arrays_address, DeviceAddress temp,
-                        uint64_t temp_bytes) {
+                        const AnsArrays& arrays, DeviceAddress read, DeviceAddress written,
+                        DeviceAddress temp, uint64_t temp_bytes) {
   return nvcomp_.decompress(
-      Seen<const void* const>(arrays, arrays_address, 2),
-      Seen<const size_t>(arrays, arrays_address, 3), Seen<const size_t>(arrays, arrays_address, 1),
-      Seen<size_t>(arrays, arrays_address, AnsArrays::kSaid), chunks.size(),
-      reinterpret_cast<void*>(temp), temp_bytes, Seen<void* const>(arrays, arrays_address, 0),
-      Decompressing(type), Seen<Status>(arrays, arrays_address, AnsArrays::kWords), stream);
+      Seen<const void* const>(arrays, read, 2), Seen<const size_t>(arrays, read, 3),
+      Seen<const size_t>(arrays, read, 1), Seen<size_t>(arrays, written, AnsArrays::kSaid),
+      chunks.size(), reinterpret_cast<void*>(temp), temp_bytes, Seen<void* const>(arrays, read, 0),
+      Decompressing(type), Seen<Status>(arrays, written, AnsArrays::kWords), stream);
 }
 
 }  // namespace orbitkv::cuda

@@ -81,10 +81,10 @@ class AnsCodes {
   /// lie at `arrays_address` for the device. The status of nvCOMP: anything but 0 queued nothing
   /// that can be counted on.
   nvcomp::abi::Status Encode(StreamPointer stream, Type type, std::span<const AnsChunk> chunks,
-                             const AnsArrays& arrays, DeviceAddress arrays_address,
+                             const AnsArrays& arrays, DeviceAddress read, DeviceAddress written,
                              DeviceAddress temp, uint64_t temp_bytes);
   nvcomp::abi::Status Decode(StreamPointer stream, Type type, std::span<const AnsChunk> chunks,
-                             const AnsArrays& arrays, DeviceAddress arrays_address,
+                             const AnsArrays& arrays, DeviceAddress read, DeviceAddress written,
                              DeviceAddress temp, uint64_t temp_bytes);
 
  private:

@@ -57,8 +57,7 @@ CudaStream::CudaStream(CudaDevice& device, StreamContext context, const StreamOp
   driver_.Require(driver_.cuStreamCreate(&made, kStreamNonBlocking), "Cannot make a stream");
   stream_.reset(made);
   fences_ = std::make_unique<Fences>(device_, made, *arena_, context_.sink);
-  codes_.emplace(device_, kernels_, *arena_, options_.codec_budget_bytes,
-                 options_.descriptors == Descriptors::kFed);
+  codes_.emplace(device_, kernels_, *arena_, options_.codec_budget_bytes, options_.ans_arrays);
   if (kernels_ == nullptr) return;
   kernel_copies_.emplace(device_, *kernels_, *arena_, options_, pool_shift);
   device_sums_.emplace(device_, *kernels_, *arena_);
@@ -270,6 +269,7 @@ int64_t CudaStream::NextEndUs() const {
   const Job& next = jobs_.front();
   if (next.kind == Kind::kHostChecksum) return kNow;
   if (next.kind == Kind::kWait) return kNever;
+  if (next.codes != nullptr && next.codes->sizes_due_us != 0) return next.codes->sizes_due_us;
   return front_since_us_ + next.cost_us;
 }
 

@@ -13,6 +13,7 @@
 #include <new>
 #include <utility>
 
+#include "base/clock.h"
 #include "codec/crc32.h"
 #include "cuda/choice.h"
 #include "cuda/cuda_stream.h"
@@ -21,6 +22,17 @@ namespace orbitkv::cuda {
 namespace {
 
 using Stage = CodeWork::Stage;
+
+/// How long nvCOMP is expected to encode, to know when to look: bytes a microsecond, and what every
+/// batch costs.
+constexpr int64_t kAnsBytesPerUs = 250'000;
+constexpr int64_t kAnsFixedUs = 15;
+
+int64_t BytesOf(const CodeBatch& batch) {
+  int64_t bytes = 0;
+  for (const CodeItem& item : batch.items) bytes += item.stored == 0 ? 0 : item.bytes;
+  return bytes;
+}
 
 }  // namespace
 
@@ -117,6 +129,7 @@ bool CudaStream::LaunchBatch(Job& job, CodeWork& work, CodeBatch& batch) {
     return true;
   }
   if (work.stage == Stage::kSizes) {
+    work.sizes_due_us = 0;
     codes_->PlanRuns(work, batch);
     if (batch.runs.empty()) {
       if (!fences_->HasRoom()) return false;
@@ -182,6 +195,7 @@ bool CudaStream::CodeOnDevice(Job& job, CodeWork& work, CodeBatch& batch) {
   }
   job.last_fence = fences_->Place();
   codes_->ExpectSizes(job.last_fence, room, work, work.next);
+  work.sizes_due_us = MonotonicUs() + BytesOf(batch) / kAnsBytesPerUs + kAnsFixedUs;
   return true;
 }
 

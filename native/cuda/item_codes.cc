@@ -42,12 +42,12 @@ static_assert(kCodeItemsMax * CodeBatch::kItemBytes + kAlign + kLanesBytes +
               TileArena::kRegionBytesMax);
 
 ItemCodes::ItemCodes(CudaDevice& device, const Kernels* kernels, TileArena& arena,
-                     uint64_t budget_bytes, bool feeds)
+                     uint64_t budget_bytes, AnsPlaces ans_places)
     : device_(device),
       driver_(device.driver()),
       kernels_(kernels),
       arena_(arena),
-      feeds_(feeds),
+      ans_places_(ans_places),
       encoding_(device, budget_bytes),
       decoding_(device, budget_bytes) {}
 
@@ -163,16 +163,20 @@ Result ItemCodes::LaunchAns(StreamPointer stream, std::span<std::byte> room, con
   const AnsArrays arrays{room.data(), chunks};
   const std::span<const AnsChunk> here = std::span(chunks_).first(chunks);
   arrays.Fill(here);
-  // In the place of items, which nvCOMP has none of.
-  const DeviceAddress seen = feeds_ ? space : arena_.AddressOf(room.data());
-  if (feeds_)
+  // On the device they are in the place of items, which nvCOMP has none of.
+  const DeviceAddress pinned = arena_.AddressOf(room.data());
+  const AnsPlaces own = encodes ? AnsPlaces::kFed : AnsPlaces::kSplit;
+  const AnsPlaces places = ans_places_ == AnsPlaces::kOwn ? own : ans_places_;
+  const DeviceAddress read = places == AnsPlaces::kMapped ? pinned : space;
+  const DeviceAddress written = places == AnsPlaces::kFed ? space : pinned;
+  if (read == space)
     if (const Result fed = driver_.cuMemcpyHtoDAsync(space, arrays.at, room.size(), stream);
         fed != kSuccess)
       return fed;
   const auto code = encodes ? &AnsCodes::Encode : &AnsCodes::Decode;
-  const nvcomp::abi::Status status = ((*ans_).*code)(stream, *batch.ans, here, arrays, seen,
-                                                     batch.TempAt(space), batch.temp_bytes);
-  if (status == nvcomp::abi::kOk && feeds_) {
+  const nvcomp::abi::Status status = ((*ans_).*code)(
+      stream, *batch.ans, here, arrays, read, written, batch.TempAt(space), batch.temp_bytes);
+  if (status == nvcomp::abi::kOk && written == space) {
     const size_t said = arrays.Offset(AnsArrays::kSaid);
     return driver_.cuMemcpyDtoHAsync(arrays.at + said, space + said,
                                      AnsArrays::Bytes(chunks) - said, stream);

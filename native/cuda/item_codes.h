@@ -30,6 +30,8 @@ struct CodeWork {
   enum class Stage { kHold, kCode, kSizes, kSum, kMove, kSeal };
   size_t next = 0;
   Stage stage = Stage::kHold;
+  /// While lengths of a batch are awaited: when they are expected, as MonotonicUs().
+  int64_t sizes_due_us = 0;
   /// Of the batch of ANS that is decoded.
   std::span<const std::byte> arrays;
 
@@ -49,9 +51,8 @@ class ItemCodes {
   static constexpr uint64_t kBufferBytes = uint64_t{16} << 20;
 
   /// `kernels` (of checksums) is null where there are none: then the processor codes alone.
-  /// `feeds`: nvCOMP's arrays are brought to the device, and what it says of chunks back.
   ItemCodes(CudaDevice& device, const Kernels* kernels, TileArena& arena, uint64_t budget_bytes,
-            bool feeds);
+            AnsPlaces ans_places);
   ItemCodes(const ItemCodes&) = delete;
   ItemCodes& operator=(const ItemCodes&) = delete;
   ~ItemCodes();
@@ -128,7 +129,7 @@ class ItemCodes {
   const Driver& driver_;
   const Kernels* kernels_;
   TileArena& arena_;
-  const bool feeds_;
+  const AnsPlaces ans_places_;
   CodeWorkspace encoding_;
   CodeWorkspace decoding_;
   std::byte* buffer_ = nullptr;

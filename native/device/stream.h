@@ -31,6 +31,8 @@ enum class Transfer { kAuto, kDirect, kKernel };
 /// As `Gather` and `Descriptors` in surface.ts.
 enum class Gather { kRounds, kWarps };
 enum class Descriptors { kMapped, kFed };
+/// As `AnsArrays` there; kOwn: as each direction has it.
+enum class AnsPlaces { kMapped, kFed, kSplit, kOwn };
 
 /// As in surface.ts; 0 stands for the measured default. The host has no use for any.
 struct StreamOptions {
@@ -42,6 +44,7 @@ struct StreamOptions {
   uint64_t codec_budget_bytes = uint64_t{64} << 20;
   Gather gather = Gather::kRounds;
   Descriptors descriptors = Descriptors::kMapped;
+  AnsPlaces ans_arrays = AnsPlaces::kOwn;
 };
 
 /// As CODEC_WORKSPACE in surface.ts.
