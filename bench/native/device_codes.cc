@@ -49,6 +49,7 @@ constexpr uint64_t kSector = 512;
 /// Descriptors of a job, as lanes queue them.
 constexpr size_t kJobItems = 256;
 constexpr uint32_t kHeadDim = 128;
+constexpr size_t kContentBytesMax = size_t{16} << 20;
 
 [[noreturn]] void Die(const std::string& what) {
   std::fprintf(stderr, "device_codes: %s\n", what.c_str());
@@ -152,9 +153,13 @@ class Bench {
     options.codec_budget_bytes = budget;
     results_.resize(2 * count);
     stream_ = device_.OpenCudaStream({sink_, pool_, results_}, options);
-    const auto values = Gaussians(count * bytes / sizeof(uint16_t));
     content_.resize(count * bytes);
-    std::memcpy(content_.data(), values.data(), content_.size());
+    // Items are coded one by one: content that comes again is coded again.
+    const auto values = Gaussians(std::min(content_.size(), kContentBytesMax) / sizeof(uint16_t));
+    const auto part = std::as_bytes(std::span(values));
+    for (size_t at = 0; at < content_.size(); at += part.size())
+      std::copy_n(part.begin(), std::min(part.size(), content_.size() - at),
+                  content_.begin() + static_cast<ptrdiff_t>(at));
     Require(driver().cuMemcpyHtoDAsync(Address(pages_->base()), content_.data(), content_.size(),
                                        stream()));
     Require(driver().cuStreamSynchronize(stream()));
