@@ -152,7 +152,8 @@ std::vector<KernelSource> MakeSources() {
 std::string Run(const Compiler& compiler, const KernelSource& kernel,
                 const std::vector<const char*>& options, bool translated) {
   Program program = nullptr;
-  if (compiler.nvrtcCreateProgram(&program, kernel.text.c_str(), kernel.name.c_str(), 0, nullptr, nullptr) != 0)
+  if (compiler.nvrtcCreateProgram(&program, kernel.text.c_str(), kernel.name.c_str(), 0, nullptr,
+                                  nullptr) != 0)
     throw SystemError(EINVAL, "Cannot begin to compile kernel " + kernel.name);
   const auto destroy = [&compiler](Program* made) { compiler.nvrtcDestroyProgram(made); };
   const std::unique_ptr<Program, decltype(destroy)> ends(&program, destroy);

@@ -62,7 +62,9 @@ class CudaDevice : public Device {
   const Kernels* LoadKernels(std::string* reason);
 
   /// Null when it cannot be had here; tried once. Entered.
-  const CodeKernel* LoadCodeKernel(size_t program) { return code_kernels_.Load(program, architecture_); }
+  const CodeKernel* LoadCodeKernel(size_t program) {
+    return code_kernels_.Load(program, architecture_);
+  }
 
   /// Device memory of our own. Entered. Throws SystemError ENOMEM.
   std::shared_ptr<const void> Allocate(uint64_t bytes, DeviceAddress* address);

@@ -34,9 +34,8 @@ Result Launch(const Driver& driver, Function function, uint32_t count, uint32_t 
 
 Module LoadProgram(const Driver& driver, const char* name, int architecture) {
   const auto& sources = KernelSources();
-  const auto source = std::find_if(sources.begin(), sources.end(), [name](const auto& each) {
-    return each.name == name;
-  });
+  const auto source = std::find_if(sources.begin(), sources.end(),
+                                   [name](const auto& each) { return each.name == name; });
   Module module = nullptr;
   CompiledKernel compiled = Compile(*source, architecture);
   Result loaded = driver.cuModuleLoadData(&module, compiled.image.data());

@@ -7,9 +7,9 @@ namespace orbitkv::kernels {
 /// polynomial of what follows it in its sum) is added to results[result]. Addition is exclusive or,
 /// so the order of pieces does not matter.
 ///
-/// A piece is read in tiles of 512 bytes that end where it ends, 16 neighbouring bytes a lane; zeros
-/// in front of it change no remainder. Each lane keeps the remainder of its own column of tiles, and
-/// `lanes` holds what that is to be multiplied by: x to the power of 128 * (31 - lane).
+/// A piece is read in tiles of 512 bytes that end where it ends, 16 neighbouring bytes a lane;
+/// zeros in front of it change no remainder. Each lane keeps the remainder of its own column of
+/// tiles, and `lanes` holds what that is to be multiplied by: x to the power of 128 * (31 - lane).
 ///
 /// Multiplying by a constant is eight look-ups of four bits each, in tables of which every lane has
 /// a copy in its own bank of shared memory: no look-up waits for another.

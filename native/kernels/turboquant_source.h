@@ -5,9 +5,9 @@ namespace orbitkv::kernels {
 /// TurboQuant (native/codec/turboquant.h), behind kCodeSource and definitions of HEAD_DIM (32, 64,
 /// 128 or 256) and BITS (3 or 4): every shape is a program of its own, because no engine has many.
 ///
-/// A unit is 16 vectors. 16 lanes have a vector, HEAD_DIM / 16 neighbouring values each: butterflies
-/// inside a lane first, then between lanes. The stored bytes of a unit pass through shared memory,
-/// because those of a vector are no more than even in number.
+/// A unit is 16 vectors. 16 lanes have a vector, HEAD_DIM / 16 neighbouring values each:
+/// butterflies inside a lane first, then between lanes. The stored bytes of a unit pass through
+/// shared memory, because those of a vector are no more than even in number.
 ///
 /// No operation is fused that the reference has apart. A quotient is a product with the rounded
 /// reciprocal and one correction: for dividends of 11 bits, as those of keys are, that is the
