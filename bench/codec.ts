@@ -5,7 +5,8 @@ import { compileControl, RawControl } from './support/raw-control.js'
 import { estimate, median, ratios, rounded } from './support/statistics.js'
 
 /**
- * Question: how fast does one core encode and decode FP8, and how fast does it check, beside what it copies?
+ * Question: how fast does one core encode and decode FP8 and TurboQuant (heads of 128 bfloat16 values), and how fast does
+ * it check, beside what it copies?
  * Every backend of this processor at 16 MiB, 256 KiB and 4 KiB of 16-bit values. Control: memcpy of as many bytes on the
  * same core, sample by sample in turns (bench/native/codec_rates.cc).
  * Does not show: the lanes, several cores at once, or data out of caches for the small sizes.
@@ -16,6 +17,7 @@ const SIZES = [16 * MIB, 256 * KIB, 4 * KIB]
 const SAMPLE_MS = 100
 const SAMPLE_MS_QUICK = 10
 const FP8_BACKENDS = ['portable', 'avx2', 'avx512', 'avx512vbmi']
+const TURBOQUANT_BACKENDS = ['portable', 'avx2', 'avx512']
 const CRC_BACKENDS = ['portable', 'pclmul', 'vpclmul', 'vpclmul512']
 
 interface Load {
@@ -29,6 +31,9 @@ const LOADS: readonly Load[] = [
   { codec: 'fp8-bf16', direction: 'decode', backends: FP8_BACKENDS },
   { codec: 'fp8-fp16', direction: 'encode', backends: FP8_BACKENDS },
   { codec: 'fp8-fp16', direction: 'decode', backends: FP8_BACKENDS },
+  ...['turboquant-k4', 'turboquant-v4', 'turboquant-k3', 'turboquant-v3'].flatMap((codec) =>
+    (['encode', 'decode'] as const).map((direction) => ({ codec, direction, backends: TURBOQUANT_BACKENDS })),
+  ),
   { codec: 'crc32', direction: 'check', backends: CRC_BACKENDS },
 ]
 

@@ -4,6 +4,8 @@
 // Reads samples from standard input, one a line: "codec direction backend bytes milliseconds",
 // bytes on the 16-bit side. Answers each with "GiB/s of the codec, GiB/s of memcpy", in logical
 // bytes, or with "absent" for a backend that this processor lacks.
+#include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -17,6 +19,7 @@
 
 #include "codec/crc32.h"
 #include "codec/fp8.h"
+#include "codec/turboquant.h"
 
 namespace {
 
@@ -69,6 +72,30 @@ void FillValues(uint8_t* values, size_t count, orbitkv::Fp8Source source) {
   }
 }
 
+/// BF16 values of about N(0, 1): sums of twelve uniform ones.
+void FillGaussians(uint8_t* values, size_t count) {
+  uint32_t state = 1;
+  for (size_t i = 0; i < count; ++i) {
+    float sum = -6;
+    for (int part = 0; part < 12; ++part) {
+      state = state * 1664525u + 1013904223u;
+      sum += static_cast<float>(state >> 8) * 0x1p-24f;
+    }
+    const auto value = static_cast<uint16_t>(std::bit_cast<uint32_t>(sum) >> 16);
+    std::memcpy(values + 2 * i, &value, sizeof value);
+  }
+}
+
+/// The heads of 128 values that "turboquant-k4" and its like name.
+orbitkv::TurboquantShape ShapeNamed(const std::string& codec) {
+  const std::string kind = codec.substr(std::min<size_t>(codec.size(), 11));
+  if (kind.size() != 2 || (kind[0] != 'k' && kind[0] != 'v') || (kind[1] != '3' && kind[1] != '4'))
+    Die("no codec " + codec);
+  const auto role =
+      kind[0] == 'k' ? orbitkv::TurboquantRole::kKeys : orbitkv::TurboquantRole::kValues;
+  return {orbitkv::NarrowFloat::kBf16, role, kind[1] == '3' ? 3u : 4u, 128, 1379};
+}
+
 template <typename Variant, size_t kCount>
 bool Named(const Variant (&variants)[kCount], std::string_view (*name)(Variant) noexcept,
            bool (*available)(Variant) noexcept, const std::string& wanted, Variant* found) {
@@ -105,6 +132,26 @@ int main() {
       }
       FillValues(values.get(), count, orbitkv::Fp8Source::kBf16);
       work = [&, variant] { g_sink = orbitkv::Crc32With(variant, 0, values.get(), bytes); };
+    } else if (codec.starts_with("turboquant-")) {
+      orbitkv::TurboquantVariant variant{};
+      if (!Named(orbitkv::kTurboquantVariants, orbitkv::TurboquantName,
+                 orbitkv::TurboquantAvailable, backend, &variant)) {
+        std::cout << "absent" << std::endl;
+        continue;
+      }
+      const auto shape = ShapeNamed(codec);
+      const uint64_t vectors = bytes / shape.logical_bytes();
+      FillGaussians(values.get(), count);
+      if (!orbitkv::TurboquantEncode(variant, shape, values.get(), vectors, codes.get()))
+        Die("a finite vector was refused");
+      if (direction == "encode")
+        work = [&, variant, shape, vectors] {
+          orbitkv::TurboquantEncode(variant, shape, values.get(), vectors, codes.get());
+        };
+      else
+        work = [&, variant, shape, vectors] {
+          orbitkv::TurboquantDecode(variant, shape, codes.get(), vectors, values.get());
+        };
     } else {
       orbitkv::Fp8Variant variant{};
       if (!Named(orbitkv::kFp8Variants, orbitkv::Fp8Name, orbitkv::Fp8Available, backend,

@@ -11,6 +11,8 @@ const SHARED = [
   'native/codec/crc32_x86.cc',
   'native/codec/fp8.cc',
   'native/codec/fp8_x86.cc',
+  'native/codec/turboquant.cc',
+  'native/codec/turboquant_x86.cc',
   'native/host/streaming_copy.cc',
 ]
 const COMPILER = process.env['CXX'] ?? 'g++'
