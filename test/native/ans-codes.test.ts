@@ -196,6 +196,27 @@ test.serial('stand-in for nvCOMP: work that the driver refuses between the steps
   t.is(workspace[0], 0, 'nothing is lent')
 })
 
+test.serial(
+  'stand-in for nvCOMP: without device memory items are stored as they are, and decodings may be asked again',
+  (t) => {
+    const bed = new AnsBed(t, native, items)
+    cudaFaults('alloc=2')
+    const raw = bed.encode()
+    cudaFaults('')
+    t.is(raw.result, 0)
+    t.true(raw.stored.every(({ bytes }) => bytes === 16 * KIB))
+    bed.checkPool(t, raw.stored)
+    const { result, stored } = bed.encode()
+    t.is(result, 0)
+    t.true(stored.every(({ bytes }) => bytes < 16 * KIB))
+    cudaFaults('alloc=2')
+    t.is(bed.decode(stored).result, ENOMEM)
+    cudaFaults('')
+    t.deepEqual(bed.decode(stored), { result: 0, refused: [] })
+    bed.checkPages(t, stored)
+  },
+)
+
 // The last: the device is lost for this process.
 test.serial('stand-in for nvCOMP: a device that is lost between the steps ends every job once', (t) => {
   const bed = new AnsBed(t, native, items)
