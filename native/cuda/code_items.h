@@ -20,20 +20,34 @@ struct CodeItem {
   uint32_t coding;
   uint32_t head_dim;
   uint32_t seed;
-  uint32_t unused;
+  /// Of FP8: bytes of a unit, and kSummed for one that the encoding kernel sums.
+  uint32_t unit;
 };
 static_assert(sizeof(CodeItem) == 48);
 
 /// Items of one launch.
 inline constexpr uint32_t kCodeItemsMax = 256;
 
-/// Units of an item in a launch, a warp each.
-constexpr uint32_t UnitCount(const ItemCoding& coding, uint64_t bytes) {
-  constexpr uint64_t kFp8Bytes = 4096;
+/// Steps of FP8, of which its units consist: bytes of a page, and of codes.
+inline constexpr uint32_t kFp8StepBytes = 4096;
+inline constexpr uint32_t kFp8StepCodes = 2048;
+/// Powers of x for sums of FP8: of each lane, then of 0 to 1023 steps.
+inline constexpr uint32_t kFp8LanePowers = 32;
+inline constexpr uint32_t kFp8StepPowersMax = 1024;
+inline constexpr uint32_t kSummed = 0x80000000;
+
+/// Units of an item in a launch, a warp each; `fp8_unit` bytes of FP8 each.
+constexpr uint32_t UnitCount(const ItemCoding& coding, uint64_t bytes, uint64_t fp8_unit) {
   constexpr uint64_t kVectors = 16;
   const uint64_t unit =
-      coding.format == ItemFormat::kFp8 ? kFp8Bytes : kVectors * coding.head_dim * 2;
+      coding.format == ItemFormat::kFp8 ? fp8_unit : kVectors * coding.head_dim * 2;
   return static_cast<uint32_t>((bytes + unit - 1) / unit);
+}
+
+/// Whether the kernel that encodes an item of FP8 can sum it.
+constexpr bool IsSummable(const CodeItem& fp8) {
+  return fp8.page % 16 == 0 && fp8.coded % 8 == 0 && fp8.bytes % kFp8StepBytes == 0 &&
+         fp8.bytes <= kFp8StepPowersMax * kFp8StepBytes;
 }
 
 /// An item whose coding has `stored` bytes, followed by zeroes up to `padded`.

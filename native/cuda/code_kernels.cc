@@ -10,7 +10,6 @@ namespace orbitkv::cuda {
 namespace {
 
 constexpr uint32_t kThreads = 256;
-constexpr uint32_t kFp8 = 0;
 /// Programs and the names of their kernels, as KernelSources() has them.
 constexpr const char* kNames[CodeKernels::kPrograms] = {
     "orbitkv_fp8",

@@ -33,6 +33,7 @@ class CodeKernels {
  public:
   /// FP8, and 4 head dimensions of 2 numbers of bits.
   static constexpr size_t kPrograms = 9;
+  static constexpr size_t kFp8 = 0;
 
   explicit CodeKernels(const Driver& driver) : driver_(driver) {}
 

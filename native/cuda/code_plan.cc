@@ -102,10 +102,11 @@ bool Place(const CodeStep& step, const CodeMeans& means, Placed* placed) {
   if (program < CodeKernels::kPrograms && means.programs[program] && room &&
       placed->pieces <= DeviceSums::kPiecesMax)
     return true;
-  placed->by_processor = encodes && !means.inside && coding.format == ItemFormat::kFp8 &&
+  placed->by_processor = !means.inside && coding.format == ItemFormat::kFp8 &&
                          step.item->bytes <= means.buffer_bytes;
+  if (placed->by_processor) return true;
   // What has no means of being encoded stays what it is.
-  if (encodes && !placed->by_processor) *placed = {};
+  if (encodes) *placed = {};
   return encodes;
 }
 
@@ -121,8 +122,7 @@ bool Joins(const CodeBatch& batch, const CodeStep& step, const Placed& placed,
     return (!placed.coded || batch.program == program || batch.units == 0) &&
            batch.arena_bytes + placed.slot_bytes <= means.budget_bytes &&
            batch.pieces + placed.pieces <= DeviceSums::kPiecesMax;
-  const Tile& last = batch.runs.back();
-  return last.target + last.bytes + kCodedAlign + step.item->bytes <= means.buffer_bytes;
+  return batch.buffer_bytes + step.item->bytes <= means.buffer_bytes;
 }
 
 void AddToDevice(CodeBatch& batch, const CodeStep& step, const Placed& placed,
@@ -135,7 +135,7 @@ void AddToDevice(CodeBatch& batch, const CodeStep& step, const Placed& placed,
                                      AlignCoded(stored), batch.units));
   if (!placed.coded) return;
   batch.program = CodeKernels::ProgramOf(coding);
-  batch.units += UnitCount(coding, step.item->bytes);
+  batch.units += UnitCount(coding, step.item->bytes, kFp8StepBytes);
   batch.arena_bytes += placed.slot_bytes;
   if (encodes) batch.pieces += placed.pieces;
   if (means.inside) return;
@@ -157,11 +157,39 @@ void AddAns(CodeBatch& batch, const CodeStep& step, const Placed& placed, const 
   if (!encodes && !in_place) batch.runs.push_back({at, Address(step.coded), stored});
 }
 
-void AddToProcessor(CodeBatch& batch, const CodeStep& step) {
-  const Tile none{};
-  const Tile& last = batch.runs.empty() ? none : batch.runs.back();
-  batch.runs.push_back(
-      {AlignCoded(last.target + last.bytes), Address(step.page), step.item->bytes});
+void AddToProcessor(CodeBatch& batch, const CodeStep& step, const CodeMeans& means) {
+  const uint64_t page = Address(step.page);
+  const uint64_t at = batch.buffer_bytes;
+  if (means.direction == CodeDirection::kEncode)
+    batch.runs.push_back({at, page, step.item->bytes});
+  else
+    batch.runs.push_back({page, at, step.item->bytes});
+  batch.buffer_bytes = AlignCoded(at + step.item->bytes);
+}
+
+/// Units of FP8 are as long as leaves enough of them for a device: the longer, the less there is to
+/// do for each. What its kernel sums needs no pieces.
+void FinishFp8(CodeBatch& batch, const CodeMeans& means) {
+  constexpr uint64_t kStepsMax = 4;
+  constexpr uint64_t kUnitsWanted = 8192;
+  uint64_t bytes = 0;
+  for (const CodeItem& item : batch.items) bytes += item.stored == 0 ? 0 : item.bytes;
+  uint32_t unit = kFp8StepBytes;
+  while (unit < kStepsMax * kFp8StepBytes && bytes / unit > kUnitsWanted) unit *= 2;
+  batch.units = batch.pieces = 0;
+  for (CodeItem& item : batch.items) {
+    item.first_unit = batch.units;
+    if (item.stored == 0) continue;
+    batch.units += (item.bytes + unit - 1) / unit;
+    item.unit = unit;
+    if (means.direction == CodeDirection::kDecode) continue;
+    if (!IsSummable(item)) {
+      batch.pieces += static_cast<uint32_t>(PieceCount(WholeOf(item.stored)));
+      continue;
+    }
+    item.unit |= kSummed;
+    batch.powers = std::max(batch.powers, kFp8LanePowers + item.bytes / kFp8StepBytes);
+  }
 }
 
 }  // namespace
@@ -185,12 +213,14 @@ int PlanCodes(std::span<const CodeStep> steps, const CodeMeans& means,
     CodeBatch& batch = batches->back();
     ++batch.count;
     if (placed.by_processor)
-      AddToProcessor(batch, steps[i]);
+      AddToProcessor(batch, steps[i], means);
     else if (placed.ans)
       AddAns(batch, steps[i], placed, means);
     else
       AddToDevice(batch, steps[i], placed, means);
   }
+  for (CodeBatch& batch : *batches)
+    if (batch.on_device() && batch.program == CodeKernels::kFp8) FinishFp8(batch, means);
   // Runs of ANS that is encoded are planned when nothing may be allocated any more.
   if (means.direction == CodeDirection::kEncode)
     for (CodeBatch& batch : *batches)

@@ -20,6 +20,7 @@ namespace orbitkv::cuda {
 ///   items      48 bytes each (CodeItem)
 ///   flags      4 bytes each: it has no coding
 ///   sums       4 bytes each: the remainder of its coded bytes
+///   powers     4 bytes each, that FP8 sums with
 ///   temp       nvCOMP's, of a batch of ANS
 ///   codings    each from a multiple of 512 on, unless they are made or read in a pool on the
 ///   device
@@ -42,18 +43,24 @@ struct CodeBatch {
   /// Lengths are known, of ANS that is encoded; and up to which item its sums are launched.
   bool sized = false;
   size_t sum_next = 0;
-  /// Between workspace and pool; of a batch that the processor codes, from pages to its buffer. The
-  /// end that is not the pool's or a page's is an offset.
+  /// How many powers of x FP8 sums with.
+  uint32_t powers = 0;
+  /// Between workspace and pool; of a batch that the processor codes, between pages and its buffer.
+  /// The end that is not the pool's or a page's is an offset.
   std::vector<Tile> runs;
+  /// Of the processor's buffer that are used.
+  uint64_t buffer_bytes = 0;
 
   static constexpr uint64_t kItemBytes = sizeof(CodeItem) + 2 * sizeof(uint32_t);
   /// Bytes in front of the codings.
-  static constexpr uint64_t kHeadBytes =
-      (kCodeItemsMax * kItemBytes + kCodedAlign - 1) / kCodedAlign * kCodedAlign;
+  static constexpr uint64_t kHeadBytes = AlignCoded(
+      kCodeItemsMax * kItemBytes + (kFp8LanePowers + kFp8StepPowersMax) * sizeof(uint32_t));
   DeviceAddress FlagsAt(DeviceAddress arena) const { return arena + count * sizeof(CodeItem); }
   DeviceAddress SumsAt(DeviceAddress arena) const {
     return FlagsAt(arena) + count * sizeof(uint32_t);
   }
+  /// Of all that is brought to the device before a launch.
+  uint64_t head_bytes() const { return count * kItemBytes + powers * sizeof(uint32_t); }
   DeviceAddress TempAt(DeviceAddress arena) const { return arena + kHeadBytes; }
   bool on_device() const { return arena_bytes != 0; }
 };

@@ -134,7 +134,7 @@ std::vector<KernelSource> MakeSources() {
   std::vector<KernelSource> sources = {
       {"orbitkv_move", kernels::kMoveSource},
       {"orbitkv_crc32", kernels::kCrc32Source},
-      {"orbitkv_fp8", common + kernels::kFp8Source},
+      {"orbitkv_fp8", kernels::kCrc32Source + common + kernels::kFp8Source},
   };
   for (const char* head_dim : {"32", "64", "128", "256"}) {
     for (const char* bits : {"3", "4"}) {

@@ -114,10 +114,11 @@ bool CudaStream::LaunchBatch(Job& job, CodeWork& work, CodeBatch& batch) {
     }
     if (!batch.ans || !encodes) {
       const DeviceAddress base = codes_->BaseOf(work, batch);
-      const bool to_base = !encodes || !batch.on_device();
+      const bool to_base = encodes != batch.on_device();
       for (Tile& run : batch.runs) (to_base ? run.target : run.source) += base;
       PlanRuns(job, std::move(batch.runs), batch.on_device());
     }
+    if (!encodes && !batch.on_device()) codes_->DecodeHere(work, batch, context_.results);
     work.stage = encodes && batch.on_device() ? Stage::kCode : Stage::kMove;
   }
   if (work.stage == Stage::kCode && encodes) {
@@ -148,7 +149,7 @@ bool CudaStream::LaunchBatch(Job& job, CodeWork& work, CodeBatch& batch) {
     work.stage = encodes ? Stage::kSeal : Stage::kCode;
   }
   if (work.stage == Stage::kCode) {
-    if (!CodeOnDevice(job, work, batch)) return false;
+    if (batch.on_device() && !CodeOnDevice(job, work, batch)) return false;
     work.stage = Stage::kSeal;
   }
   if (job.error != 0 || device_.failed()) return true;

@@ -1,6 +1,7 @@
 #include "cuda/item_codes.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -18,10 +19,25 @@ constexpr size_t kAlign = 128;
 constexpr uint32_t kCodeBlocks = 4;
 constexpr uint32_t kSumBlocks = 2;
 
-/// Of a batch's descriptors; the weights of lanes and the pieces follow.
-size_t ItemsBytes(const CodeBatch& batch) { return batch.count * CodeBatch::kItemBytes; }
+/// Behind what goes to the device; the pieces follow.
 size_t LanesAt(const CodeBatch& batch) {
-  return (ItemsBytes(batch) + kAlign - 1) / kAlign * kAlign;
+  return (batch.head_bytes() + kAlign - 1) / kAlign * kAlign;
+}
+
+/// What the kernel of FP8 sums with, as fp8_source.h has it.
+using Powers = std::array<uint32_t, kFp8LanePowers + kFp8StepPowersMax>;
+const Powers& Fp8Powers() {
+  static const Powers powers = [] {
+    Powers made;
+    for (uint32_t lane = 0; lane < kFp8LanePowers; ++lane)
+      made[lane] = Crc32Shift(8 * (kFp8LanePowers - 1 - lane));
+    const uint32_t step = Crc32Shift(kFp8StepCodes);
+    uint32_t power = Crc32Shift(0);
+    for (uint32_t i = 0; i < kFp8StepPowersMax; ++i, power = Crc32Times(power, step))
+      made[kFp8LanePowers + i] = power;
+    return made;
+  }();
+  return powers;
 }
 
 ChecksumStep WholeOf(DeviceAddress address, uint64_t bytes) {
@@ -37,7 +53,7 @@ AnsArrays ArraysAt(std::span<const std::byte> room, const CodeBatch& batch) {
 }  // namespace
 
 static_assert(AnsArrays::Bytes(AnsCodes::kChunksMax) <= CodeBatch::kHeadBytes);
-static_assert(kCodeItemsMax * CodeBatch::kItemBytes + kAlign + kLanesBytes +
+static_assert(CodeBatch::kHeadBytes + kAlign + kLanesBytes +
                   DeviceSums::kPiecesMax * sizeof(Crc32Piece) <=
               TileArena::kRegionBytesMax);
 
@@ -94,7 +110,9 @@ int ItemCodes::Prepare(CodeWork& work) {
 }
 
 Result ItemCodes::Hold(const CodeWork& work, const CodeBatch& batch, bool idle) {
-  if (!batch.on_device()) return buffer_lent_ ? kNotReady : kSuccess;
+  // What the processor decodes is read now: what writes it has to be over.
+  const bool here = work.direction == CodeDirection::kEncode || idle;
+  if (!batch.on_device()) return buffer_lent_ || !here ? kNotReady : kSuccess;
   CodeWorkspace& space = workspace(work.direction);
   if (batch.units == 0 || space.Has(batch.arena_bytes)) return kSuccess;
   return idle ? space.Hold(batch.arena_bytes) : kNotReady;
@@ -130,19 +148,21 @@ Result ItemCodes::Launch(StreamPointer stream, std::span<std::byte> room, const 
     if (!work.inside) items[i].coded += space;
     flags[i] = coded ? 0 : 1;
     flags[count + i] = 0;
-    if (!encodes || !coded) continue;
+    if (!encodes || !coded || (items[i].unit & kSummed) != 0) continue;
     const ChecksumStep whole = WholeOf(items[i].coded, items[i].stored);
     WritePieces(whole, i, pieces + used);
     used += static_cast<uint32_t>(PieceCount(whole));
   }
+  if (batch.powers > 0)
+    std::copy_n(Fp8Powers().begin(), batch.powers, flags + 2 * static_cast<size_t>(count));
   arena_.Commit(room.size());
-  Result result = driver_.cuMemcpyHtoDAsync(space, items, ItemsBytes(batch), stream);
+  Result result = driver_.cuMemcpyHtoDAsync(space, items, batch.head_bytes(), stream);
   if (result != kSuccess) return result;
   const CodeKernel& kernel = *device_.LoadCodeKernel(batch.program);
   const uint32_t blocks = device_.multiprocessors() * kCodeBlocks;
   result = encodes ? kernel.Encode(stream, space, count, batch.units, batch.FlagsAt(space), blocks)
                    : kernel.Decode(stream, space, count, batch.units, batch.FlagsAt(space), blocks);
-  if (result != kSuccess || !encodes) return result;
+  if (result != kSuccess || used == 0) return result;
   return kernels_->Crc32(stream, arena_.AddressOf(pieces), used, arena_.AddressOf(lanes),
                          batch.SumsAt(space), device_.multiprocessors() * kSumBlocks);
 }
@@ -296,7 +316,7 @@ void ItemCodes::Collect(const Fences& fences, std::span<uint32_t> results) {
   for (; !pending_.empty() && fences.HasPassed(pending_.front().fence); pending_.pop_front()) {
     const Pending& pending = pending_.front();
     if (!pending.batch->on_device()) {
-      EncodeHere(pending, results);
+      if (pending.work->direction == CodeDirection::kEncode) EncodeHere(pending, results);
       buffer_lent_ = false;
       continue;
     }
@@ -352,6 +372,18 @@ void ItemCodes::EncodeHere(const Pending& pending, std::span<uint32_t> results) 
     if (results.empty()) continue;
     results[work.result_base + 2 * i] = static_cast<uint32_t>(stored.bytes);
     results[work.result_base + 2 * i + 1] = stored.crc32;
+  }
+}
+
+void ItemCodes::DecodeHere(const CodeWork& work, const CodeBatch& batch,
+                           std::span<uint32_t> results) {
+  uint64_t at = 0;
+  for (size_t i = batch.first; i < batch.first + batch.count; ++i) {
+    const CodeStep& step = work.steps[i];
+    const bool sound =
+        DecodeItem(step.item->coding, step.coded, step.stored, buffer_ + at, step.item->bytes);
+    at = AlignCoded(at + step.item->bytes);
+    if (!results.empty()) results[work.result_base + i] = sound ? 0 : 1;
   }
 }
 

@@ -92,6 +92,9 @@ class ItemCodes {
   /// The batch stands before this fence, in full, and its words come to `room`.
   void Expect(uint32_t fence, std::span<const std::byte> room, CodeWork& work, size_t batch);
 
+  /// Decodes a batch of the processor's into its buffer, which Hold() has found free.
+  void DecodeHere(const CodeWork& work, const CodeBatch& batch, std::span<uint32_t> results);
+
   /// Whether everything that was expected has been collected.
   bool idle() const { return pending_.empty(); }
   /// Takes what stands before fences that have passed; an empty `results` says nothing to anybody.

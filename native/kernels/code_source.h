@@ -14,7 +14,8 @@ namespace orbitkv::kernels {
 /// zeroes what follows the coded bytes up to `padded`. An item that cannot be coded, or bytes that
 /// are no coding, set word `item` of `flags`; what was written of it is worth nothing then.
 ///
-/// A kernel's arguments: (items, count, units, flags).
+/// A kernel's arguments: (items, count, units, flags). Behind the `count` flags lie as many sums,
+/// and behind these the powers of x that FP8 asks for.
 ///
 /// Without a device's compiler this text is also C++, run thread by thread by test/native/kernels.
 inline constexpr char kCodeSource[] = R"cuda(
@@ -23,7 +24,8 @@ typedef unsigned int u32;
 typedef unsigned short u16;
 typedef unsigned char u8;
 
-// What is coded. `coding`: format, scalar, role and bits, from the lowest byte, numbered as ITEM_CODING is.
+// What is coded. `coding`: format, scalar, role and bits, from the lowest byte, numbered as ITEM_CODING is. `unit` is
+// FP8's: bytes of a unit, and in bit 31 whether the kernel that encodes it sums it too.
 struct Item {
   u64 page;
   u64 coded;
@@ -34,7 +36,7 @@ struct Item {
   u32 coding;
   u32 head_dim;
   u32 seed;
-  u32 unused;
+  u32 unit;
 };
 enum { BF16 = 1, VALUES = 2, PACKED = 3 };
 enum { ITEMS_MAX = 256 };
@@ -173,7 +175,8 @@ static __device__ __forceinline__ u32 item_of(const u32* firsts, u32 count, u32 
 
 static __device__ __forceinline__ bool is_bf16(const Item& item) { return ((item.coding >> 8) & 0xffu) == BF16; }
 
-// Runs body(item, unit of the item, lane) for every unit of a launch, a warp each; a body that says true sets the item's flag.
+// Runs body(item, its number, the unit in it, lane) for every unit of a launch, a warp each; a body that says true sets the
+// item's flag.
 template <class Body>
 static __device__ __forceinline__ void for_each_unit(const Item* items, u32 count, u32 units, u32* flags, const Body& body) {
   __shared__ u32 firsts[ITEMS_MAX];
@@ -185,7 +188,7 @@ static __device__ __forceinline__ void for_each_unit(const Item* items, u32 coun
   for (u32 u = blockIdx.x + gridDim.x * (threadIdx.x / 32); u < units; u += stride) {
     const u32 index = item_of(firsts, count, u);
     const Item item = items[index];
-    const bool refused = body(item, u - firsts[index], lane);
+    const bool refused = body(item, index, u - firsts[index], lane);
     if (__any_sync(FULL, refused) && lane == 0) flags[index] = 1;
   }
 }

@@ -378,7 +378,7 @@ extern "C" __global__ void __launch_bounds__(256, HEAD_DIM < 256 ? 4 : 2)
 orbitkv_turboquant_encode(const Item* items, u32 count, u32 units, u32* flags) {
   __shared__ uint4 staged[8][UNIT_BYTES / 16];
   u8* const mine = (u8*)staged[threadIdx.x / 32];
-  for_each_unit(items, count, units, flags, [mine](const Item& item, u32 unit, u32 lane) {
+  for_each_unit(items, count, units, flags, [mine](const Item& item, u32, u32 unit, u32 lane) {
     zero_behind(item, unit, lane);
     return encode_turbo<HEAD_DIM, BITS>(item, unit, lane, mine);
   });
@@ -392,7 +392,7 @@ orbitkv_turboquant_decode(const Item* items, u32 count, u32 units, u32* flags) {
   if (threadIdx.x < (1 << BITS)) centroids[threadIdx.x] = centroid_of<BITS>(threadIdx.x);
   // for_each_unit() has a barrier before the first of them is read.
   const float* const all = centroids;
-  for_each_unit(items, count, units, flags, [mine, all](const Item& item, u32 unit, u32 lane) {
+  for_each_unit(items, count, units, flags, [mine, all](const Item& item, u32, u32 unit, u32 lane) {
     return decode_turbo<HEAD_DIM, BITS>(item, unit, lane, mine, all);
   });
 }

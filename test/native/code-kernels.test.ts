@@ -13,7 +13,7 @@ import { needs } from '../support/needs.js'
 const root = process.cwd()
 const held = needs(noCompiler === '', noCompiler)
 
-type Text = 'code' | 'fp8' | 'turboquant'
+type Text = 'crc32' | 'code' | 'fp8' | 'turboquant'
 
 /** The text between R"cuda( and )cuda". */
 function textOf(name: Text): string {
@@ -22,7 +22,12 @@ function textOf(name: Text): string {
   if (text === undefined) throw new Error(`native/kernels/${name}_source.h has no kernel`)
   return text
 }
-const TEXTS: Record<Text, string> = { code: textOf('code'), fp8: textOf('fp8'), turboquant: textOf('turboquant') }
+const TEXTS: Record<Text, string> = {
+  crc32: textOf('crc32'),
+  code: textOf('code'),
+  fp8: textOf('fp8'),
+  turboquant: textOf('turboquant'),
+}
 
 /** One program: FP8, or a shape of TurboQuant. */
 interface Program {
@@ -58,6 +63,15 @@ const TWINS: readonly Twin[] = [
   twin('a limit that is one too high', 'fp8', FP8, '0x3c1f3c1fu', '0x3c1e3c1eu'),
   twin('no ties to even', 'fp8', FP8, '0x7ffffu + ((u >> 20) & 1u)', '0x80000u'),
   twin('a NaN that is a number', 'fp8', FP8, '+ 0x01000100u', '+ 0x00ff00ffu'),
+  twin('a column that is moved too far', 'fp8', FP8, '0x99168a18u', '0x1cc717f9u'),
+  twin('the power of another unit', 'fp8', FP8, 'part.behind / FP8_STEP]', 'part.behind / FP8_STEP + 1]'),
+  twin(
+    'steps of the unit before',
+    'fp8',
+    FP8,
+    'const u32 begin = unit * most',
+    'const u32 begin = (unit ? unit - 1 : 0) * most',
+  ),
   twin('no last value', 'fp8', FP8, '(u8)encode_two(value, bf16)', '(u8)encode_two(value & 0xff00u, bf16)'),
   twin(
     'a quotient that is not corrected',
@@ -84,7 +98,7 @@ const TWINS: readonly Twin[] = [
 function named(name: string, texts: typeof TEXTS, { headDim, bits }: Program): string {
   const macros = ['FULL', 'EACH', 'HEAD_DIM', 'BITS'].map((macro) => `#undef ${macro}\n`).join('')
   const definitions = headDim === 0 ? '' : `#define HEAD_DIM ${headDim}\n#define BITS ${bits}\n`
-  const text = texts.code + (headDim === 0 ? texts.fp8 : texts.turboquant)
+  const text = headDim === 0 ? texts.crc32 + texts.code + texts.fp8 : texts.code + texts.turboquant
   return `${macros}${definitions}namespace ${name} {\n${text}\n}\n`.replaceAll('extern "C" ', '')
 }
 

@@ -328,9 +328,9 @@ static uint32_t times(uint32_t a, uint32_t b) {
 // An item as native/cuda/code_items.h describes it; coded by test/shims/codes.cc, as the processor does.
 struct Item {
   uint64_t page, coded;
-  uint32_t bytes, stored, padded, first, coding, head_dim, seed, unused;
+  uint32_t bytes, stored, padded, first, coding, head_dim, seed, unit;
 };
-extern int orbitkv_encode_item(const struct Item *item);
+extern int orbitkv_encode_item(const struct Item *item, uint32_t *sum);
 extern int orbitkv_decode_item(const struct Item *item);
 enum { FP8_ENCODE = 5, FP8_DECODE, TURBOQUANT_ENCODE, TURBOQUANT_DECODE };
 
@@ -339,14 +339,15 @@ static Result run_codes(const Op *op) {
   uint32_t *flags = (uint32_t *)op->results;
   const int encodes = op->kernel == FP8_ENCODE || op->kernel == TURBOQUANT_ENCODE;
   const unsigned format = op->kernel <= FP8_DECODE ? 1 : 2;
-  if (op->bytes > 256 || !reaches(op->tiles, op->bytes * sizeof *items) || !reaches(op->results, op->bytes * 4)) return 700;
+  if (op->bytes > 256 || !reaches(op->tiles, op->bytes * sizeof *items) || !reaches(op->results, op->bytes * 8)) return 700;
   for (size_t i = 0; i < op->bytes; ++i) {
     const uint32_t next = i + 1 < op->bytes ? items[i + 1].first : op->units;
     if (next == items[i].first) continue;  // no units
     if ((items[i].coding & 255) != format || next < items[i].first) return 700;
     if (!reaches(items[i].page, items[i].bytes)) return 700;
     if (!reaches(items[i].coded, encodes ? items[i].padded : items[i].stored)) return 700;
-    if (!(encodes ? orbitkv_encode_item : orbitkv_decode_item)(items + i)) flags[i] = 1;
+    const int sound = encodes ? orbitkv_encode_item(items + i, flags + op->bytes + i) : orbitkv_decode_item(items + i);
+    if (!sound) flags[i] = 1;
   }
   return 0;
 }

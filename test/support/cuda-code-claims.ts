@@ -347,7 +347,7 @@ export function declareCudaCodeClaims(declare: (title: string, body: Body) => vo
     t.true((held ?? 0) <= 2 * budget)
   })
 
-  declare('CUDA codes: with no budget FP8 is encoded by the processor, and nothing is decoded', (t) => {
+  declare('CUDA codes: with no budget FP8 is coded by the processor, and TurboQuant not at all', (t) => {
     const fp8 = { format: 'fp8', scalar: 'fp16' } as const
     const turboquant = { format: 'turboquant', scalar: 'bf16', role: 'k', bits: 4, headDim: 128, seed: 1 } as const
     const codings = [...Array(30)].map((_, i) => [i % 7 === 6 ? turboquant : fp8, 1 << 20] as const)
@@ -377,7 +377,14 @@ export function declareCudaCodeClaims(declare: (title: string, body: Body) => vo
       t.is(firstDifference(mine as Uint8Array, theirs as Uint8Array), -1)
     })
     t.deepEqual([...workspace(lane)], [0, 0, 0])
-    t.is(lane.decode(3, engine.copy('device', 0, offsets[0] as number, storedOf(engine.items[0] as Item))), 0)
+    const fp8s = engine.items.flatMap(({ coding }, i) => (coding.format === 'fp8' ? [i] : []))
+    t.true(decodeBoth(t, the, fp8s).every((damage) => damage === 0))
+    for (const shift of [0, the.half]) lane.poolBytes[shift + (offsets[0] as number)] = 0x7f
+    t.deepEqual(decodeBoth(t, the, fp8s.slice(0, 2)), [1, 0])
+    t.deepEqual([...workspace(lane)], [0, 0, 0])
+    const refused = engine.items.findIndex(({ coding }) => coding.format === 'turboquant')
+    const [at, stored] = [offsets[refused] as number, storedOf(engine.items[refused] as Item)]
+    t.is(lane.decode(3, engine.copy('device', refused, at, stored)), 0)
     t.deepEqual(lane.reap(1), [{ tag: 3, result: -12, nanoseconds: 0 }])
   })
 

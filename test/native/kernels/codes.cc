@@ -3,6 +3,8 @@
 // kernels' text comes from a file that codes.test.ts cuts out of native/kernels: as it is in entry 0
 // and on, one for each shape, and broken in those behind it, which must end this program.
 // Arguments: the number of an entry, how many seeds. Exits 0 when every claim held.
+#include "codec/crc32.h"
+#include "codec/crc32_combine.h"
 #include "codec/item_coding.h"
 #include "device.h"
 #include "edged.h"
@@ -62,7 +64,8 @@ void CodeOnce(const Text& text, uint64_t seed) {
     if (text.head_dim == 0) {
       coding.format = ItemFormat::kFp8;
       coding.role = ItemRole::kPacked;
-      bytes = 2 * (1 + below(below(2) == 0 ? 40 : 6000));
+      bytes = below(3) == 0 ? cuda::kFp8StepBytes * (1 + below(7))
+                            : 2 * (1 + below(below(2) == 0 ? 40 : 6000));
     } else {
       coding.format = ItemFormat::kTurboquant;
       coding.role = static_cast<ItemRole>(1 + below(3));
@@ -84,7 +87,13 @@ void CodeOnce(const Text& text, uint64_t seed) {
   std::memset(coded.data(), 0x5a, coded.size());
   std::vector<uint8_t> expected(coded.data(), coded.data() + coded.size());
   std::vector<CodeItem> items;
-  std::vector<uint32_t> flags(cases.size()), refused(cases.size());
+  // Flags, then sums, then powers of x.
+  const size_t sums = cases.size();
+  std::vector<uint32_t> flags(2 * sums + cuda::kFp8LanePowers + 100), refused(cases.size());
+  for (uint32_t i = 0; i < cuda::kFp8LanePowers; ++i) flags[2 * sums + i] = Crc32Shift(8 * (31 - i));
+  for (uint32_t i = 0; i < 100; ++i)
+    flags[2 * sums + cuda::kFp8LanePowers + i] = Crc32Shift(i * cuda::kFp8StepCodes);
+  const auto fp8_unit = cuda::kFp8StepBytes * (1 + static_cast<uint32_t>(below(3)));
   uint32_t units = 0;
   for (size_t i = 0; i < cases.size(); ++i) {
     const Case& one = cases[i];
@@ -116,7 +125,9 @@ void CodeOnce(const Text& text, uint64_t seed) {
     items.push_back(cuda::DescribeItem(one.coding, Address(pages.data()) + one.page,
                                        Address(coded.data()) + one.coded, one.bytes, one.stored,
                                        AlignCoded(one.stored), units));
-    units += cuda::UnitCount(one.coding, one.bytes);
+    if (text.head_dim == 0) items.back().unit = fp8_unit;
+    if (text.head_dim == 0 && cuda::IsSummable(items.back())) items.back().unit |= cuda::kSummed;
+    units += cuda::UnitCount(one.coding, one.bytes, fp8_unit);
   }
   const std::vector<uint8_t> content(pages.data(), pages.data() + pages.size());
   const uint32_t grid = 1 + static_cast<uint32_t>(below(3));
@@ -134,13 +145,19 @@ void CodeOnce(const Text& text, uint64_t seed) {
     CLAIM(flags[i] == refused[i], "seed %llu, item %zu: refused", static_cast<unsigned long long>(seed), i);
     if (flags[i] != 0) std::memcpy(expected.data() + one.coded, coded.data() + one.coded, one.stored);
   }
+  for (size_t i = 0; i < items.size(); ++i) {
+    const uint32_t crc = crc32(0, coded.data() + cases[i].coded, cases[i].stored);
+    const bool summed = (items[i].unit & cuda::kSummed) != 0;
+    CLAIM(flags[sums + i] == (summed ? Crc32FromRemainder(crc, cases[i].stored) : 0),
+          "seed %llu, item %zu: sum", static_cast<unsigned long long>(seed), i);
+  }
   for (size_t i = 0; i < coded.size(); ++i)
     CLAIM(coded.data()[i] == expected[i], "seed %llu: encoded byte %zu, %u for %u",
           static_cast<unsigned long long>(seed), i, coded.data()[i], expected[i]);
 
   // Back; some of it damaged first.
   std::vector<uint8_t> decoded(pages.size(), 0x5a);
-  std::fill(flags.begin(), flags.end(), 0);
+  std::fill_n(flags.begin(), sums, 0);
   for (size_t i = 0; i < cases.size(); ++i) {
     const Case& one = cases[i];
     if (below(4) == 0) coded.data()[one.coded + below(one.stored)] = below(2) == 0 ? 0x7f : 0xff;
