@@ -15,9 +15,15 @@ const reason =
 const checked = needs(reason === '', reason)
 
 /** The claims that launch kernels on runs of odd sizes; the others add time and no kernel. */
-const CLAIMS = ['*copies by kernel*', '*padding of a segment*', '*gather and scatter*', '*checksums of device memory*']
-/** Each of the four, and each of the four ways to gather. */
-const PASSED_MIN = 7
+const CLAIMED = [
+  {
+    file: 'cuda-device',
+    claims: ['*copies by kernel*', '*padding of a segment*', '*gather and scatter*', '*checksums of device memory*'],
+    // Each of the four, and each of the four ways to gather.
+    passedMin: 7,
+  },
+  { file: 'codec', claims: ['*FP8 of any length*by kernel*', '*TurboQuant of every shape*'], passedMin: 2 },
+] as const
 
 /** Tools, what each says of a process that is clean, and how the line begins in which it says anything. */
 const TOOLS = [
@@ -32,11 +38,12 @@ const FOUND = 86
 async function claimsUnder(
   t: ExecutionContext,
   tool: string,
+  { file: name, claims }: (typeof CLAIMED)[number],
 ): Promise<{ readonly code: number | null; readonly said: string }> {
   const ava = join(process.cwd(), 'node_modules/ava/entrypoints/cli.mjs')
-  const file = 'dist/test/device/cuda-device.test.js'
+  const file = `dist/test/device/${name}.test.js`
   t.true(existsSync(ava) && existsSync(file))
-  const match = CLAIMS.flatMap((claim) => ['--match', claim])
+  const match = claims.flatMap((claim) => ['--match', claim])
   const checker = ['--tool', tool, '--target-processes', 'all', '--error-exitcode', String(FOUND)]
   const child = spawn(found ?? NAME, [...checker, process.execPath, ava, '--tap', '--timeout=10m', ...match, file], {
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -52,10 +59,11 @@ async function claimsUnder(
   return { code, said }
 }
 
-for (const { tool, clean, summary } of TOOLS) {
-  checked(`${NAME}: ${tool} finds nothing in the kernels at odd sizes and alignments`, async (t) => {
+const CHECKS = TOOLS.flatMap((tool) => CLAIMED.map((claimed) => ({ ...tool, claimed })))
+for (const { tool, clean, summary, claimed } of CHECKS) {
+  checked(`${NAME}: ${tool} finds nothing in the kernels of ${claimed.file} at odd sizes and alignments`, async (t) => {
     t.timeout(600_000)
-    const { code, said } = await claimsUnder(t, tool)
+    const { code, said } = await claimsUnder(t, tool, claimed)
     const lines = said.split('\n').filter((line) => summary.test(line))
     t.true(lines.length > 0, `${tool} has watched a process: ${said.slice(-2000)}`)
     t.deepEqual(
@@ -66,7 +74,7 @@ for (const { tool, clean, summary } of TOOLS) {
     t.is(code, 0, said.slice(-4000))
     const passed = said.match(/^ok \d+ - .*$/gm) ?? []
     t.true(
-      passed.filter((line) => !line.includes('# SKIP')).length >= PASSED_MIN,
+      passed.filter((line) => !line.includes('# SKIP')).length >= claimed.passedMin,
       `kernels were launched: ${passed.join('\n')}`,
     )
   })

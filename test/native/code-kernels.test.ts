@@ -133,7 +133,7 @@ held('kernels: items are coded as the processor codes them, whatever the order o
   for (const [i, each] of PROGRAMS.entries())
     t.deepEqual(await runProgram(program, [`${i}`, '12']), { end: 0, said: 'every claim held\n' }, nameOf(each))
   for (const [i, each] of TWINS.entries()) {
-    const { end } = await runProgram(program, [`${PROGRAMS.length + i}`, '40'])
+    const { end } = await runProgram(program, [`${PROGRAMS.length + i}`, '60'])
     // A wild address ends it by a signal: that is found too.
     t.false([0, 'never', 'not begun'].includes(end), `${nameOf(each.program)} with ${each.what} is found: ${end}`)
   }

@@ -108,8 +108,10 @@ void CodeOnce(const Text& text, uint64_t seed) {
     };
     // A vector of zeroes of either sign; a value at the limit of FP8, or just beyond.
     const uint64_t sign = below(2) * 0x8000;
-    if (text.head_dim != 0 && below(4) == 0)
-      for (uint64_t at = 0; at < text.head_dim; ++at) set(2 * at, at == 0 ? sign : below(2) * 0x8000);
+    const bool mixed = below(2) == 0;
+    if (text.head_dim != 0 && below(3) == 0)
+      for (uint64_t at = 0; at < text.head_dim; ++at)
+        set(2 * at, mixed ? below(2) * 0x8000 : sign);
     if (text.head_dim == 0 && below(2) == 0)
       set(below(one.bytes / 2) * 2, sign | ((bf16 ? 0x43e0u : 0x5f00u) + below(2)));
     auto* to = reinterpret_cast<std::byte*>(expected.data() + one.coded);
