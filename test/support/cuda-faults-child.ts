@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { loadNative } from '../../src/binding/load.js'
 import type { StreamOptions } from '../../src/binding/surface.js'
 import { firstDifference } from './cuda-claims.js'
+import { codeScenarios } from './cuda-code-faults.js'
 import { CudaLane } from './cuda-lane.js'
 import { cudaFaults, prepareCudaFaults } from './shims.js'
 
@@ -303,6 +304,6 @@ const SCENARIOS: Readonly<Record<string, () => void>> = {
   },
 }
 
-const scenario = SCENARIOS[process.argv[2] ?? '']
+const scenario = { ...SCENARIOS, ...codeScenarios(native) }[process.argv[2] ?? '']
 ok(scenario !== undefined, `there is no scenario ${process.argv[2]}`)
 scenario()
