@@ -52,6 +52,4 @@ void WritePieces(const ChecksumStep& step, uint32_t result, Crc32Piece* pieces) 
   }
 }
 
-uint32_t LaneWeight(uint32_t lane) { return Crc32Shift(uint64_t{kCrc32LaneBytes} * (31 - lane)); }
-
 }  // namespace orbitkv::cuda

@@ -14,7 +14,5 @@ uint64_t PieceCount(const ChecksumStep& step);
 uint64_t CoveredBytes(const ChecksumStep& step);
 /// Writes the pieces of a checksum whose remainder goes to results[result].
 void WritePieces(const ChecksumStep& step, uint32_t result, Crc32Piece* pieces);
-/// The weight of lane `lane` within a full piece.
-uint32_t LaneWeight(uint32_t lane);
 
 }  // namespace orbitkv::cuda

@@ -57,10 +57,13 @@ CudaStream::CudaStream(CudaDevice& device, StreamContext context, const StreamOp
   driver_.Require(driver_.cuStreamCreate(&made, kStreamNonBlocking), "Cannot make a stream");
   stream_.reset(made);
   fences_ = std::make_unique<Fences>(device_, made, *arena_, context_.sink);
-  codes_.emplace(device_, kernels_, *arena_, options_.codec_budget_bytes, options_.ans_arrays);
-  if (kernels_ == nullptr) return;
-  kernel_copies_.emplace(device_, *kernels_, *arena_, options_, pool_shift);
-  device_sums_.emplace(device_, *kernels_, *arena_);
+  if (kernels_ != nullptr) {
+    kernel_copies_.emplace(device_, *kernels_, *arena_, options_, pool_shift);
+    piece_sums_.emplace(device_, *kernels_);
+    device_sums_.emplace(device_, *piece_sums_, *arena_);
+  }
+  codes_.emplace(device_, piece_sums_ ? &*piece_sums_ : nullptr, *arena_,
+                 options_.codec_budget_bytes, options_.ans_arrays);
 }
 
 // What is in flight has ended; members end in the reverse order of what they use.

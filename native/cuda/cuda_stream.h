@@ -16,6 +16,7 @@
 #include "cuda/fences.h"
 #include "cuda/item_codes.h"
 #include "cuda/kernel_copies.h"
+#include "cuda/piece_sums.h"
 #include "cuda/runs.h"
 #include "cuda/tile_arena.h"
 #include "device/stream.h"
@@ -178,6 +179,7 @@ class CudaStream : public Stream {
   std::unique_ptr<Fences> fences_;
   DirectCopies direct_;
   std::optional<KernelCopies> kernel_copies_;
+  std::optional<PieceSums> piece_sums_;
   std::optional<DeviceSums> device_sums_;
   std::optional<ItemCodes> codes_;
   int64_t front_since_us_ = 0;  // since when the first of jobs_ is the first

@@ -6,52 +6,45 @@
 namespace orbitkv::cuda {
 namespace {
 
-constexpr size_t kLanes = 32;
-constexpr size_t kLanesBytes = kLanes * sizeof(uint32_t);
 constexpr size_t kSumBytes = sizeof(uint32_t);
 /// Checksums of one launch.
 constexpr size_t kSumsMax = 1024;
-/// Blocks for each multiprocessor.
-constexpr uint32_t kBlocks = 6;
 
 }  // namespace
 
-static_assert(kLanesBytes + DeviceSums::kPiecesMax * sizeof(Crc32Piece) + kSumBytes <=
+static_assert(DeviceSums::kPiecesMax * sizeof(Crc32Piece) + kSumBytes <=
               TileArena::kRegionBytesMax);
 
-DeviceSums::DeviceSums(CudaDevice& device, const Kernels& kernels, TileArena& arena)
+DeviceSums::DeviceSums(CudaDevice& device, const PieceSums& pieces, TileArena& arena)
     : device_(device),
-      kernels_(kernels),
+      pieces_(pieces),
       arena_(arena),
       memory_(device.Allocate(kSumsMax * kSumBytes, &sums_)) {}
 
 std::span<std::byte> DeviceSums::Reserve(std::span<const ChecksumStep> steps) {
-  const size_t least = kLanesBytes + PieceCount(steps[0]) * sizeof(Crc32Piece) + kSumBytes;
+  const size_t least = PieceCount(steps[0]) * sizeof(Crc32Piece) + kSumBytes;
   return arena_.Reserve(least, TileArena::kRegionBytesMax);
 }
 
 Result DeviceSums::Launch(StreamPointer stream, std::span<std::byte> room,
                           std::span<const ChecksumStep> steps, size_t first_result, size_t* count) {
-  auto* lanes = reinterpret_cast<uint32_t*>(room.data());
-  auto* pieces = reinterpret_cast<Crc32Piece*>(room.data() + kLanesBytes);
-  for (uint32_t lane = 0; lane < kLanes; ++lane) lanes[lane] = LaneWeight(lane);
+  auto* pieces = reinterpret_cast<Crc32Piece*>(room.data());
   size_t sums = 0, used = 0;
   for (; sums < steps.size() && sums < kSumsMax; ++sums) {
     const size_t more = PieceCount(steps[sums]);
-    const size_t bytes = kLanesBytes + (used + more) * sizeof(Crc32Piece) + (sums + 1) * kSumBytes;
+    const size_t bytes = (used + more) * sizeof(Crc32Piece) + (sums + 1) * kSumBytes;
     if (bytes > room.size()) break;
     WritePieces(steps[sums], static_cast<uint32_t>(sums), pieces + used);
     used += more;
   }
   auto* remainders = reinterpret_cast<uint32_t*>(pieces + used);
-  arena_.Commit(kLanesBytes + used * sizeof(Crc32Piece) + sums * kSumBytes);
+  arena_.Commit(used * sizeof(Crc32Piece) + sums * kSumBytes);
   launched_ = {0, remainders, steps.first(sums), first_result};
   *count = sums;
   const Driver& driver = device_.driver();
   Result result = driver.cuMemsetD8Async(sums_, 0, sums * kSumBytes, stream);
   if (result == kSuccess)
-    result = kernels_.Crc32(stream, arena_.AddressOf(pieces), static_cast<uint32_t>(used),
-                            arena_.AddressOf(lanes), sums_, device_.multiprocessors() * kBlocks);
+    result = pieces_.Launch(stream, pieces, static_cast<uint32_t>(used), sums_);
   if (result == kSuccess)
     result = driver.cuMemcpyDtoHAsync(remainders, sums_, sums * kSumBytes, stream);
   return result;

@@ -7,20 +7,21 @@
 #include "base/fixed_ring.h"
 #include "cuda/cuda_device.h"
 #include "cuda/fences.h"
+#include "cuda/piece_sums.h"
 #include "cuda/tile_arena.h"
 #include "device/jobs.h"
 
 namespace orbitkv::cuda {
 
-/// Checksums of device memory, by orbitkv_crc32. A region of the arena holds the weights of lanes,
-/// pieces, then one word of remainder for each checksum, which the device writes back.
+/// Checksums of device memory, by orbitkv_crc32. A region of the arena holds pieces, then one word of
+/// remainder for each checksum, which the device writes back.
 class DeviceSums {
  public:
   /// Pieces of one checksum: more do not fit in a region.
-  static constexpr size_t kPiecesMax = 32 << 10;
+  static constexpr size_t kPiecesMax = PieceSums::kPiecesMax;
 
-  /// The device is entered; `arena` and `kernels` outlive this. Throws SystemError.
-  DeviceSums(CudaDevice& device, const Kernels& kernels, TileArena& arena);
+  /// The device is entered; `arena` and `pieces` outlive this. Throws SystemError.
+  DeviceSums(CudaDevice& device, const PieceSums& pieces, TileArena& arena);
   DeviceSums(const DeviceSums&) = delete;
   DeviceSums& operator=(const DeviceSums&) = delete;
 
@@ -47,7 +48,7 @@ class DeviceSums {
   };
 
   CudaDevice& device_;
-  const Kernels& kernels_;
+  const PieceSums& pieces_;
   TileArena& arena_;
   DeviceAddress sums_ = 0;
   std::shared_ptr<const void> memory_;

@@ -12,15 +12,12 @@
 namespace orbitkv::cuda {
 namespace {
 
-constexpr uint32_t kLanes = 32;
-constexpr size_t kLanesBytes = kLanes * sizeof(uint32_t);
 constexpr size_t kAlign = 128;
 /// Blocks for each multiprocessor: of 8 warps, as many as their registers allow at once.
 constexpr uint32_t kCodeBlocks = 4;
-constexpr uint32_t kSumBlocks = 2;
 
-/// Behind what goes to the device; the pieces follow.
-size_t LanesAt(const CodeBatch& batch) {
+/// Behind what the kernel of a batch reads.
+size_t PiecesAt(const CodeBatch& batch) {
   return (batch.head_bytes() + kAlign - 1) / kAlign * kAlign;
 }
 
@@ -53,15 +50,14 @@ AnsArrays ArraysAt(std::span<const std::byte> room, const CodeBatch& batch) {
 }  // namespace
 
 static_assert(AnsArrays::Bytes(AnsCodes::kChunksMax) <= CodeBatch::kHeadBytes);
-static_assert(CodeBatch::kHeadBytes + kAlign + kLanesBytes +
-                  DeviceSums::kPiecesMax * sizeof(Crc32Piece) <=
+static_assert(CodeBatch::kHeadBytes + kAlign + DeviceSums::kPiecesMax * sizeof(Crc32Piece) <=
               TileArena::kRegionBytesMax);
 
-ItemCodes::ItemCodes(CudaDevice& device, const Kernels* kernels, TileArena& arena,
+ItemCodes::ItemCodes(CudaDevice& device, const PieceSums* sums, TileArena& arena,
                      uint64_t budget_bytes, AnsPlaces ans_places)
     : device_(device),
       driver_(device.driver()),
-      kernels_(kernels),
+      sums_(sums),
       arena_(arena),
       ans_places_(ans_places),
       encoding_(device, budget_bytes),
@@ -81,14 +77,14 @@ int ItemCodes::Prepare(CodeWork& work) {
       nvcomp != nullptr && !ans_)
     ans_.emplace(*nvcomp);
   // What it encodes is summed by a kernel.
-  const bool sums = kernels_ != nullptr || work.direction == CodeDirection::kDecode;
+  const bool sums = sums_ != nullptr || work.direction == CodeDirection::kDecode;
   means.ans = ans_ && sums ? &*ans_ : nullptr;
   bool asked[CodeKernels::kPrograms] = {};
   for (const CodeStep& step : work.steps) {
     const size_t program = CodeKernels::ProgramOf(step.item->coding);
     if (program == CodeKernels::kPrograms || asked[program]) continue;
     asked[program] = true;
-    means.programs[program] = kernels_ != nullptr && device_.LoadCodeKernel(program) != nullptr;
+    means.programs[program] = sums_ != nullptr && device_.LoadCodeKernel(program) != nullptr;
   }
   if (const int planned = PlanCodes(work.steps, means, &work.batches); planned != 0) return planned;
   const bool here = std::any_of(work.batches.begin(), work.batches.end(),
@@ -126,7 +122,7 @@ DeviceAddress ItemCodes::BaseOf(const CodeWork& work, const CodeBatch& batch) co
 std::span<std::byte> ItemCodes::Reserve(const CodeBatch& batch) {
   if (batch.ans)
     return arena_.Reserve(AnsArrays::Bytes(batch.units), AnsArrays::Bytes(batch.units));
-  const size_t bytes = LanesAt(batch) + kLanesBytes + batch.pieces * sizeof(Crc32Piece);
+  const size_t bytes = PiecesAt(batch) + batch.pieces * sizeof(Crc32Piece);
   return arena_.Reserve(bytes, bytes);
 }
 
@@ -138,9 +134,7 @@ Result ItemCodes::Launch(StreamPointer stream, std::span<std::byte> room, const 
   const auto count = static_cast<uint32_t>(batch.count);
   auto* items = reinterpret_cast<CodeItem*>(room.data());
   auto* flags = reinterpret_cast<uint32_t*>(items + count);
-  auto* lanes = reinterpret_cast<uint32_t*>(room.data() + LanesAt(batch));
-  auto* pieces = reinterpret_cast<Crc32Piece*>(lanes + kLanes);
-  for (uint32_t lane = 0; lane < kLanes; ++lane) lanes[lane] = LaneWeight(lane);
+  auto* pieces = reinterpret_cast<Crc32Piece*>(room.data() + PiecesAt(batch));
   uint32_t used = 0;
   for (uint32_t i = 0; i < count; ++i) {
     items[i] = batch.items[i];
@@ -163,8 +157,7 @@ Result ItemCodes::Launch(StreamPointer stream, std::span<std::byte> room, const 
   result = encodes ? kernel.Encode(stream, space, count, batch.units, batch.FlagsAt(space), blocks)
                    : kernel.Decode(stream, space, count, batch.units, batch.FlagsAt(space), blocks);
   if (result != kSuccess || used == 0) return result;
-  return kernels_->Crc32(stream, arena_.AddressOf(pieces), used, arena_.AddressOf(lanes),
-                         batch.SumsAt(space), device_.multiprocessors() * kSumBlocks);
+  return sums_->Launch(stream, pieces, used, batch.SumsAt(space));
 }
 
 Result ItemCodes::LaunchAns(StreamPointer stream, std::span<std::byte> room, const CodeWork& work,
@@ -256,7 +249,7 @@ std::span<std::byte> ItemCodes::ReserveSums(const CodeBatch& batch) {
                                  batch.items.end(), [](const CodeItem& i) { return i.stored > 0; });
   if (next == batch.items.end()) return {};
   const uint64_t pieces = PieceCount(WholeOf(0, next->stored));
-  return arena_.Reserve(kLanesBytes + pieces * sizeof(Crc32Piece), TileArena::kRegionBytesMax);
+  return arena_.Reserve(pieces * sizeof(Crc32Piece), TileArena::kRegionBytesMax);
 }
 
 Result ItemCodes::LaunchSums(StreamPointer stream, std::span<std::byte> room, const CodeWork& work,
@@ -266,10 +259,8 @@ Result ItemCodes::LaunchSums(StreamPointer stream, std::span<std::byte> room, co
   if (batch.sum_next == 0)
     result = driver_.cuMemsetD8Async(batch.FlagsAt(space), 0, batch.count * 2 * sizeof(uint32_t),
                                      stream);
-  auto* lanes = reinterpret_cast<uint32_t*>(room.data());
-  auto* pieces = reinterpret_cast<Crc32Piece*>(lanes + kLanes);
-  const size_t most = (room.size() - kLanesBytes) / sizeof(Crc32Piece);
-  for (uint32_t lane = 0; lane < kLanes; ++lane) lanes[lane] = LaneWeight(lane);
+  auto* pieces = reinterpret_cast<Crc32Piece*>(room.data());
+  const size_t most = room.size() / sizeof(Crc32Piece);
   uint32_t used = 0;
   for (; batch.sum_next < batch.count; ++batch.sum_next) {
     const CodeItem& item = batch.items[batch.sum_next];
@@ -280,10 +271,9 @@ Result ItemCodes::LaunchSums(StreamPointer stream, std::span<std::byte> room, co
     WritePieces(whole, static_cast<uint32_t>(batch.sum_next), pieces + used);
     used += static_cast<uint32_t>(more);
   }
-  arena_.Commit(kLanesBytes + used * sizeof(Crc32Piece));
+  arena_.Commit(used * sizeof(Crc32Piece));
   if (result != kSuccess || used == 0) return result;
-  return kernels_->Crc32(stream, arena_.AddressOf(pieces), used, arena_.AddressOf(lanes),
-                         batch.SumsAt(space), device_.multiprocessors() * kSumBlocks);
+  return sums_->Launch(stream, pieces, used, batch.SumsAt(space));
 }
 
 std::span<std::byte> ItemCodes::ReserveWords(const CodeBatch& batch) {

@@ -13,6 +13,7 @@
 #include "cuda/code_workspace.h"
 #include "cuda/cuda_device.h"
 #include "cuda/fences.h"
+#include "cuda/piece_sums.h"
 #include "cuda/tile_arena.h"
 #include "device/stream.h"
 
@@ -50,8 +51,8 @@ class ItemCodes {
   /// Of the processor, where the device has no room: one buffer of pinned memory.
   static constexpr uint64_t kBufferBytes = uint64_t{16} << 20;
 
-  /// `kernels` (of checksums) is null where there are none: then the processor codes alone.
-  ItemCodes(CudaDevice& device, const Kernels* kernels, TileArena& arena, uint64_t budget_bytes,
+  /// `sums` is null where there are no kernels: then the processor codes alone.
+  ItemCodes(CudaDevice& device, const PieceSums* sums, TileArena& arena, uint64_t budget_bytes,
             AnsPlaces ans_places);
   ItemCodes(const ItemCodes&) = delete;
   ItemCodes& operator=(const ItemCodes&) = delete;
@@ -130,7 +131,7 @@ class ItemCodes {
 
   CudaDevice& device_;
   const Driver& driver_;
-  const Kernels* kernels_;
+  const PieceSums* sums_;
   TileArena& arena_;
   const AnsPlaces ans_places_;
   CodeWorkspace encoding_;

@@ -79,8 +79,8 @@ Result Kernels::Gather(StreamPointer stream, DeviceAddress tiles, uint32_t count
 }
 
 Result Kernels::Crc32(StreamPointer stream, DeviceAddress pieces, uint32_t count,
-                      DeviceAddress lanes, DeviceAddress results, uint32_t blocks) const {
-  void* arguments[] = {&pieces, &count, &lanes, &results};
+                      DeviceAddress results, uint32_t blocks) const {
+  void* arguments[] = {&pieces, &count, &results};
   return Launch(driver_, crc32_, count, blocks, kCrc32Threads, stream, arguments);
 }
 

@@ -27,9 +27,6 @@ struct Crc32Piece {
 };
 static_assert(sizeof(Crc32Piece) == 24);
 
-/// Neighbouring bytes that one lane of a warp takes of each tile of 512.
-inline constexpr uint32_t kCrc32LaneBytes = 16;
-
 /// Compiles a program of KernelSources(), or takes it from the cache, and loads it. The context is
 /// current. Throws SystemError.
 Module LoadProgram(const Driver& driver, const char* name, int architecture);
@@ -47,8 +44,8 @@ class Kernels {
   /// rounds of a block, or with `warps` each warp by itself.
   Result Gather(StreamPointer stream, DeviceAddress tiles, uint32_t count, uint32_t slices,
                 uint32_t slice_bytes, uint32_t blocks, bool warps) const;
-  Result Crc32(StreamPointer stream, DeviceAddress pieces, uint32_t count, DeviceAddress lanes,
-               DeviceAddress results, uint32_t blocks) const;
+  Result Crc32(StreamPointer stream, DeviceAddress pieces, uint32_t count, DeviceAddress results,
+               uint32_t blocks) const;
 
  private:
   const Driver& driver_;

@@ -54,7 +54,7 @@ const TWINS: readonly Twin[] = [
   twin('wide accesses whatever the alignment', 'move', 'apart % 16 == 0', 'apart % 8 == 0'),
   twin('no last byte', 'move', 'if (done < bytes) bytes_of', 'if (done + 1 < bytes) bytes_of'),
   twin('padding that stays', 'move', 'if (source == 0) zero(target, bytes, lane)', 'if (source == 0) return'),
-  twin('the weight of another lane', 'crc32', 'lanes)[lane]', 'lanes)[lane ^ 1]'),
+  twin('the weight of another lane', 'crc32', 'weights[lane]', 'weights[lane ^ 1]'),
   twin('a table that nobody waits for', 'crc32', '= product;\n  __syncthreads();', '= product;'),
   twin('one step for both distances', 'crc32', 'step(far, crc)', 'step(near, crc)'),
   twin('bytes in front of a piece', 'crc32', 'if (byte >= first) words', 'if (byte + 16 > first) words'),

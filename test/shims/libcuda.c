@@ -295,7 +295,7 @@ typedef struct Op {
   void (*function)(void *);
   void *argument;
   int kernel;
-  Address tiles, lanes, results;
+  Address tiles, results;
   uint32_t units;
   struct Op *next;
 } Op;
@@ -372,7 +372,7 @@ static Result run_kernel(const Op *op) {
     return 0;
   }
   const struct Piece *pieces = (const struct Piece *)op->tiles;
-  if (!reaches(op->tiles, op->bytes * sizeof *pieces) || !reaches(op->lanes, 128)) return 700;
+  if (!reaches(op->tiles, op->bytes * sizeof *pieces)) return 700;
   uint32_t *results = (uint32_t *)op->results;
   for (size_t i = 0; i < op->bytes; ++i) {
     const struct Piece *p = pieces + i;
@@ -622,8 +622,7 @@ API Result cuLaunchKernel(intptr_t function, unsigned gx, unsigned gy, unsigned 
   op.tiles = *(Address *)arguments[0];
   op.bytes = *(uint32_t *)arguments[1];
   if (function == 2) {
-    op.lanes = *(Address *)arguments[2];
-    op.results = *(Address *)arguments[3];
+    op.results = *(Address *)arguments[2];
   }
   if (function == 3 || function == 4) {
     const uint32_t slices = *(uint32_t *)arguments[2];

@@ -20,7 +20,7 @@ struct Text {
   void (*move)(const void* tiles, uint32_t count);
   void (*gather)(const void* tiles, uint32_t count, uint32_t slices, uint32_t slice_bytes);
   void (*gather_warps)(const void* tiles, uint32_t count, uint32_t slices, uint32_t slice_bytes);
-  void (*crc32)(const void* pieces, uint32_t count, const uint32_t* lanes, uint32_t* results);
+  void (*crc32)(const void* pieces, uint32_t count, uint32_t* results);
 };
 
 #define ORBITKV_TEXT(name)                                                                        \
@@ -32,8 +32,8 @@ struct Text {
         [](const void* t, uint32_t n, uint32_t s, uint32_t b) {                                   \
           name::orbitkv_gather_warps(static_cast<const name::Tile*>(t), n, s, b);                 \
         },                                                                                        \
-        [](const void* p, uint32_t n, const uint32_t* l, uint32_t* r) {                           \
-          name::checksums::orbitkv_crc32(static_cast<const name::checksums::Piece*>(p), n, l, r); \
+        [](const void* p, uint32_t n, uint32_t* r) {                           \
+          name::checksums::orbitkv_crc32(static_cast<const name::checksums::Piece*>(p), n, r); \
         },                                                                                        \
   }
 
@@ -123,11 +123,9 @@ void ChecksumOnce(const Text& text, uint64_t seed) {
     pieces.resize(before + cuda::PieceCount(steps.back()));
     cuda::WritePieces(steps.back(), static_cast<uint32_t>(steps.size() - 1), &pieces[before]);
   }
-  std::vector<uint32_t> lanes(32), remainders(steps.size());
-  for (uint32_t lane = 0; lane < 32; ++lane) lanes[lane] = cuda::LaneWeight(lane);
+  std::vector<uint32_t> remainders(steps.size());
   device::Launch(1 + static_cast<uint32_t>(below(3)), 256, draw(), [&] {
-    text.crc32(pieces.data(), static_cast<uint32_t>(pieces.size()), lanes.data(),
-               remainders.data());
+    text.crc32(pieces.data(), static_cast<uint32_t>(pieces.size()), remainders.data());
   });
   for (size_t i = 0; i < steps.size(); ++i) {
     const auto& [at, bytes, segment, stride] = steps[i];
