@@ -1,3 +1,4 @@
+import { CODECS } from './codecs.js'
 import type { Exhibit } from './exhibit.js'
 import { EXTENTS } from './extents.js'
 import { GENERATIONS } from './generations.js'
@@ -14,11 +15,11 @@ export const COLLECTION: readonly Exhibit[] = [
   ...STAGING,
   ...EXTENTS,
   ...GENERATIONS,
+  ...CODECS,
 ]
 
 /** Starred bugs of peers that are not here, and why. */
 export const NOT_HERE: readonly { readonly id: string; readonly why: string }[] = [
-  { id: 'LMCache#4064', why: 'needs a codec' },
   { id: 'sglang#30760, sglang#33029, sglang#22607', why: 'a collective between ranks of an engine: needs an engine' },
   { id: 'dynamo#6101', why: 'whether to load or to compute again is decided in the engine adapter' },
 ]
