@@ -1,4 +1,6 @@
 import type { MakeTarget } from '../target.js'
+import { codings } from './codings.js'
+import { copies } from './copies.js'
 import { reads, sources } from './descriptors.js'
 import { flags } from './flags.js'
 import { machine } from './machine.js'
@@ -6,4 +8,4 @@ import { records } from './records.js'
 import { wire } from './wire.js'
 
 /** Every decoder of TypeScript that takes bytes or words from somewhere else; the HTTP listener is in http.ts. */
-export const TARGETS: readonly MakeTarget[] = [wire, machine, reads, sources, flags, ...records]
+export const TARGETS: readonly MakeTarget[] = [wire, machine, reads, sources, copies, codings, flags, ...records]
