@@ -1,6 +1,6 @@
 import { alignUp, SECTOR_BYTES } from '../../src/shared/base/units.js'
 import { crcOf } from './codings.js'
-import type { CodedMove, CopyMemory } from './device.js'
+import type { CodedMove, CopyMemory, Device } from './device.js'
 import type { DECODE_FAULTS, ENCODE_FAULTS, Strike } from './faults.js'
 import { POISON } from './oracle.js'
 import { decodeToy, encodeToy } from './toy-coding.js'
@@ -11,9 +11,6 @@ type DecodeFault = (typeof DECODE_FAULTS)[number]
 
 const EIO = -5
 const ENOMEM = -12
-/** What results hold that nobody wrote. */
-const NO_RESULT = 0xdead_beef
-
 /** How many of the items are coded, and what the job says. */
 function reach(
   strike: Strike | null,
@@ -27,22 +24,22 @@ function reach(
   return { end: items, result: 0 }
 }
 
-/** Encodes items from pages into their rooms, two results each; the result of the job. */
+/** Encodes items from pages into their rooms, two results each; the result of the job. Results of others stay as they were. */
 export function encodeItems(
+  device: Device,
   memory: CopyMemory,
   moves: readonly CodedMove[],
   strike: Strike<EncodeFault> | null,
-  sticky: boolean,
   results: Uint32Array,
   base: number,
 ): number {
-  const { end, result } = reach(strike, moves.length, sticky)
-  results.fill(NO_RESULT, base, base + 2 * moves.length)
+  const { end, result } = reach(strike, moves.length, device.sticky)
   const struck = (strike?.amount ?? 0) % moves.length
   for (const [index, move] of moves.slice(0, end).entries()) {
     const { mapping, pageAt, memoryAt, bytes, paddedBytes: room, coding } = move
     const item = mapping.memory.words.slice(pageAt / 4, (pageAt + bytes) / 4)
-    const codes = strike?.kind === 'item-unfit' && index === struck ? null : encodeToy(coding, item)
+    const unfit = device.unfit(item) || (strike?.kind === 'item-unfit' && index === struck)
+    const codes = unfit ? null : encodeToy(coding, item)
     const fits = codes !== null && codes.length <= room
     const stored = fits ? codes : bytes <= room ? new Uint8Array(item.buffer) : null
     memory.codings?.forget(memoryAt)
@@ -56,6 +53,7 @@ export function encodeItems(
     memory.bytes.fill(0, memoryAt + stored.length, memoryAt + alignUp(stored.length, SECTOR_BYTES))
     const flipped = strike?.kind === 'coding-crc-flipped' && index === struck
     const crc = (crcOf(stored) ^ (flipped ? 1 : 0)) >>> 0
+    if (fits) device.encoded++
     memory.codings?.wrote(memoryAt, { storedBytes: stored.length, crc })
     results[base + 2 * index] = stored.length
     results[base + 2 * index + 1] = crc
@@ -65,15 +63,14 @@ export function encodeItems(
 
 /** Decodes items to pages, one result each; the result of the job. */
 export function decodeItems(
+  device: Device,
   memory: CopyMemory,
   moves: readonly CodedMove[],
   strike: Strike<DecodeFault> | null,
-  sticky: boolean,
   results: Uint32Array,
   base: number,
 ): number {
-  const { end, result } = reach(strike, moves.length, sticky)
-  results.fill(NO_RESULT, base, base + moves.length)
+  const { end, result } = reach(strike, moves.length, device.sticky)
   const struck = (strike?.amount ?? 0) % moves.length
   for (const [index, move] of moves.slice(0, end).entries()) {
     const { mapping, pageAt, memoryAt, bytes, paddedBytes: storedBytes, coding } = move
@@ -93,6 +90,7 @@ export function decodeItems(
     const page = mapping.memory.words.subarray(pageAt / 4, (pageAt + bytes) / 4)
     if (item === null) page.fill(POISON)
     else page.set(item)
+    if (item !== null) device.decoded++
     results[base + index] = item === null ? 1 : 0
   }
   return result

@@ -147,7 +147,7 @@ export class DeviceStream {
     this.queue(strike, tag, copyUs, () => {
       this.coding--
       device.arriveCoded(moves, ranges)
-      return encodeItems(memory, moves, strike, device.sticky, results, base)
+      return encodeItems(device, memory, moves, strike, results, base)
     })
     return 0
   }
@@ -180,7 +180,7 @@ export class DeviceStream {
     this.queue(strike, tag, copyUs, () => {
       this.coding--
       device.arriveCoded(moves, ranges)
-      return decodeItems(memory, moves, strike, device.sticky, results, base)
+      return decodeItems(device, memory, moves, strike, results, base)
     })
     return 0
   }

@@ -51,6 +51,7 @@ export interface CodedMove extends Move {
 /** Mappings and templates of all devices, and what copies between them and other memory do; as binding/surface.ts. */
 export class Device {
   readonly #flights: Flights
+  readonly #unfitOneIn: number
   readonly #mappings = new Map<number, Mapping>()
   readonly #templates = new Map<number, Template>()
   /** Released, and still named by copies. */
@@ -58,9 +59,19 @@ export class Device {
   #next = 1
   /** Everything that it is asked to do fails, until its process is started anew. */
   sticky = false
+  /** Items that were encoded and decoded, so far. */
+  encoded = 0
+  decoded = 0
 
-  constructor(flights: Flights) {
+  /** `unfitOneIn`: so many items on average hold one that no format can code, by what they hold; 0: none. */
+  constructor(flights: Flights, unfitOneIn = 0) {
     this.#flights = flights
+    this.#unfitOneIn = unfitOneIn
+  }
+
+  /** The item holds values that no format has. */
+  unfit(item: Uint32Array): boolean {
+    return this.#unfitOneIn > 0 && ((item[1] as number) >>> 16) % this.#unfitOneIn === 0
   }
 
   get mappings(): number {

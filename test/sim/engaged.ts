@@ -104,13 +104,14 @@ export class Engaged {
     return pieces
   }
 
-  /** The lane has answered: the Manager may do what it likes with the bytes. Once a job. */
-  end(job: string): void {
+  /** The lane has answered: the Manager may do what it likes with the bytes. Once a job; returns where its pieces began. */
+  end(job: string): number[] {
     const pieces = this.#jobs.get(job)
     // A reader answers a cancelled read once; a completion made up by a fault never gets here.
     must(pieces !== undefined, 'O5', () => `${job} is answered twice, or was never asked`)
     this.#jobs.delete(job)
     for (const { at, offsetBytes, bytes, writes } of pieces ?? []) at.engage(offsetBytes, bytes, writes, -1)
+    return (pieces ?? []).map(({ offsetBytes }) => offsetBytes)
   }
 
   #take(job: string, pieces: Piece[]): void {

@@ -1,6 +1,7 @@
 import { type DramWorkerSinks, perform as performDram } from '../../src/actors/dram-worker/effects.js'
 import { type DramWorkerEffect, type DramWorkerInput, DramWorkerMachine } from '../../src/actors/dram-worker/machine.js'
 import type { DramWorkerReply } from '../../src/actors/dram-worker/messages.js'
+import { resultsOf as dramResultsOf } from '../../src/actors/dram-worker/parts.js'
 import { type HostReaderSinks, perform as performReader } from '../../src/actors/host-reader/effects.js'
 import { type HostReaderEffect, type HostReaderInput, HostReaderMachine } from '../../src/actors/host-reader/machine.js'
 import type { HostReaderReply, HostReaderRequest } from '../../src/actors/host-reader/messages.js'
@@ -12,7 +13,7 @@ import {
   type HostRestoreOptions,
 } from '../../src/actors/host-restore/machine.js'
 import type { HostRestoreReply } from '../../src/actors/host-restore/messages.js'
-import { resultsOf } from '../../src/actors/host-restore/parts.js'
+import { resultsOf as restoreResultsOf } from '../../src/actors/host-restore/parts.js'
 import { perform as performWrite, type WritebackSinks } from '../../src/actors/writeback/effects.js'
 import { type WritebackEffect, type WritebackInput, WritebackMachine } from '../../src/actors/writeback/machine.js'
 import type { WritebackReply } from '../../src/actors/writeback/messages.js'
@@ -50,7 +51,7 @@ function onDevice(name: string, device: number): string {
 }
 
 /** A job is cancelled: maybe over codings that are under way. */
-function cancelled({ world }: ManagerProcess, { coding }: DeviceStream): void {
+export function cancelled({ world }: ManagerProcess, { coding }: { readonly coding: number }): void {
   if (coding > 0) world.faults.fired('cancel-while-coding')
 }
 
@@ -60,12 +61,12 @@ export class DramWorkerLane extends Lane<DramWorkerInput, DramWorkerEffect> {
   readonly #sinks: DramWorkerSinks
 
   constructor(manager: ManagerProcess, device: number, replies: () => Channel<DramWorkerReply>) {
-    const { parts, partDescriptors } = manager.plan.sizes
+    const { sizes, codec } = manager.plan
+    const { parts, partDescriptors } = sizes
+    const options = { parts, partDescriptors, codedDescriptors: codec.name === 'none' ? 0 : codec.partDescriptors }
     const tally = new SimTally()
-    const codedDescriptors = partDescriptors
-    // An encoding leaves two results, and a checksum one.
-    const results = new Uint32Array(parts * 2 * partDescriptors)
-    const machine = new DramWorkerMachine({ parts, partDescriptors, codedDescriptors }, results, tally)
+    const results = new Uint32Array(dramResultsOf(options))
+    const machine = new DramWorkerMachine(options, results, tally)
     super(
       manager,
       onDevice('dram-worker', device),
@@ -115,7 +116,7 @@ export class HostRestoreLane extends Lane<HostRestoreInput, HostRestoreEffect> {
     readers: () => readonly Channel<HostReaderRequest>[],
   ) {
     const tally = new SimTally()
-    const results = new Uint32Array(resultsOf(options))
+    const results = new Uint32Array(restoreResultsOf(options))
     const machine = new HostRestoreMachine(options, tally, results)
     super(
       manager,

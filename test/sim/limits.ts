@@ -3,7 +3,6 @@ import { HOST_DEVICE, type ServedDevice } from '../../src/manager/lanes/served-d
 import { MANAGER_DEFAULTS, type ManagerOptions } from '../../src/manager/options.js'
 import type { StorageOptions } from '../../src/manager/storage/ports.js'
 import { alignUp, MIB, PAGE_BYTES, SECTOR_BYTES } from '../../src/shared/base/units.js'
-import { NO_CODEC } from '../../src/shared/codec/setting.js'
 import { type SsdRoutes, selectSsd } from '../../src/shared/routing/ssd-selection.js'
 import type { Model, Segment } from './model.js'
 import type { Plan } from './plan.js'
@@ -42,7 +41,8 @@ export function limitsOf(plan: Plan, models: readonly Model[], epoch: number): L
   if (cufile) block.disk = alignUp(block.disk, PAGE_BYTES)
   const stores = sizes.ssd ? sizes.stores : 0
   const room = plan.gpu.backend === 'none' ? { poolRoom: 1, shardRoom: 1 } : plan.gpu
-  const poolBytes = room.poolRoom * sizes.poolBlocks * block.dram
+  const poolBlocks = coded ? poolBlocksOf(plan) : sizes.poolBlocks
+  const poolBytes = room.poolRoom * poolBlocks * block.dram
   const files = Array.from({ length: stores * sizes.shardsPerStore }, (_, shard) => ({
     file: FILE_FIRST + shard,
     bytes: room.shardRoom * sizes.shardBlocks * block.disk,
@@ -78,8 +78,7 @@ export function limitsOf(plan: Plan, models: readonly Model[], epoch: number): L
       devices,
       staging: cufile ? [GPU.name] : [],
       routes,
-      // TODO: plan.codec.name, once the checks of sealed bytes know codings.
-      codec: NO_CODEC,
+      codec: { name: plan.codec.name },
       queryBudgetBytes: sizes.budgetBlocks * block.disk,
       queryInstanceBudgetBytes: Math.max(3, Math.ceil(sizes.budgetBlocks / 2)) * block.disk,
       leaseUs: sizes.leaseUs,
@@ -107,9 +106,18 @@ export function limitsOf(plan: Plan, models: readonly Model[], epoch: number): L
       reads: 1 << Math.ceil(Math.log2(Math.max(1, storeReads * Math.max(1, stores)))),
       parts,
       partDescriptors,
-      codedDescriptors: partDescriptors,
+      codedDescriptors: coded ? plan.codec.partDescriptors : 0,
     })),
   }
+}
+
+/** Least blocks that a pool must have room for, so that phase two gets something back. */
+const POOL_BLOCKS_MIN = 3
+
+/** What is coded takes less: a pool of as many blocks as without would never be full, nor lack room for what is refused. */
+function poolBlocksOf({ sizes, codec }: Plan): number {
+  if (codec.unfitOneIn > 0) return POOL_BLOCKS_MIN
+  return Math.max(POOL_BLOCKS_MIN, 1 + Math.ceil(sizes.poolBlocks / 2))
 }
 
 /** What the shipped selection makes of the plan's settings, on a machine where cuFile is native and everything registers. */

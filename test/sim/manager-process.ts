@@ -5,6 +5,7 @@ import type { ControlReply, ManagerEffect, ManagerInput } from '../../src/manage
 import { Storage } from '../../src/manager/storage/storage.js'
 import { Permits } from '../../src/shared/scheduling/permits.js'
 import { Actor, type ActorHost } from './actor.js'
+import { DamageCheck } from './checks/damage.js'
 import { type LeasedBlocks, watchLeases } from './checks/leases.js'
 import { RouteCheck, WatchedSsdJobs } from './checks/routes.js'
 import type { StagingCheck } from './checks/staging.js'
@@ -79,6 +80,9 @@ export class ManagerProcess implements ActorHost {
   readonly storageTally = new SimTally()
   readonly verbTally = new SimTally()
   readonly routes = new RouteCheck(this)
+  readonly damage = new DamageCheck(this)
+  /** Entries that were found and are hidden, so far. */
+  hides = 0
   /** Device memory that engines have exported, by handle. */
   readonly exported = new Map<string, EngineMemory>()
   /** What each lease holds, by group. */
@@ -116,7 +120,7 @@ export class ManagerProcess implements ActorHost {
     const limits = limitsOf(world.plan, world.models, epoch)
     this.pool = new Pool(limits.storage.poolBytes, limits.windowBytes)
     this.truth = new Truth(this.pool)
-    this.device = new Device(this.flights)
+    this.device = new Device(this.flights, world.plan.codec.unfitOneIn)
     this.#shards = new Map(shards.map((shard) => [shard.file, shard]))
     this.engaged = new Engaged(this.pool, this.#shards)
     this.wire = new Wire(this.clock, world.wireUs, this.fds, world.sends)
@@ -329,6 +333,7 @@ export class ManagerProcess implements ActorHost {
       managerPorts(this),
       (ports) => {
         storage = makeStorage(limits.storage, ports, this.storageTally, watchedParts(this, limits.storage, shards))
+        this.#watchRoom(storage)
         watchStorage(storage)
         return storage
       },
@@ -359,6 +364,19 @@ export class ManagerProcess implements ActorHost {
         this.wire.closeConnection(connection)
       }
     }
+  }
+
+  /** An entry that has memory but for some granules asks for theirs: what the codec refused is kept as it is. */
+  #watchRoom({ cache, entries }: Storage): void {
+    const allocate = cache.allocate.bind(cache)
+    Object.assign(cache, {
+      allocate: (entry: number, mayReject: boolean) => {
+        const begun = entries.directory.dramSlot(entry) >= 0
+        const outcome = allocate(entry, mayReject)
+        if (begun && outcome !== 'ok') this.world.faults.fired('kept-raw-without-room')
+        return outcome
+      },
+    })
   }
 
   /** Lanes with room for fewer jobs, so that operations wait for one and are withdrawn, and for fewer writes of a rank. */

@@ -113,6 +113,10 @@ export interface CodecPlan {
   readonly name: 'none' | 'ans' | 'fp8' | 'turboquant-4' | 'turboquant-3'
   /** Segments hold this many times the words that the models say: items of several pages of the pool. */
   readonly wordsFactor: 1 | 2 | 4
+  /** Items of one part that are coded, at most. */
+  readonly partDescriptors: number
+  /** Of so many items one holds values that no format has; 0: none does. */
+  readonly unfitOneIn: number
   readonly off: readonly FaultKind[]
   readonly encodes: readonly FaultDraw[]
   readonly decodes: readonly FaultDraw[]
@@ -256,11 +260,13 @@ const gpu: fc.Arbitrary<GpuPlan> = fc.record({
 })
 
 const codec: fc.Arbitrary<CodecPlan> = fc.record({
-  name: oneOf('none', 'none', 'none', 'none', 'none', 'none', 'fp8', 'ans', 'ans', 'turboquant-4', 'turboquant-3'),
+  name: oneOf(...new Array<'none'>(8).fill('none'), 'fp8', 'fp8', 'ans', 'turboquant-4', 'turboquant-3'),
   wordsFactor: oneOf(1, 2, 4),
   off: halfOf(CODEC_FAULTS),
-  encodes: draws(24, 16),
-  decodes: draws(24, 16),
+  encodes: draws(40, 12),
+  decodes: draws(60, 2),
+  partDescriptors: oneOf(256, 3, 1),
+  unfitOneIn: oneOf(0, 8, 2, 2),
 })
 
 const plans: fc.Arbitrary<Plan> = fc

@@ -17,6 +17,9 @@ export interface Report {
   /** Reads and writes of the cuFile route that ended in full. */
   readonly cufileReads: number
   readonly cufileWrites: number
+  /** Items that the device encoded and decoded. */
+  readonly encoded: number
+  readonly decoded: number
   readonly faultKinds: number
   readonly faultKindsFired: number
   readonly faultKindsSilent: readonly string[]
@@ -120,6 +123,8 @@ export interface Part {
   readonly publishesDone: number
   readonly cufileReads: number
   readonly cufileWrites: number
+  readonly encoded: number
+  readonly decoded: number
   readonly seconds: number
   /** Event hash of each seed, in order. */
   readonly hashes: readonly number[]
@@ -147,6 +152,8 @@ export function runPart({ first, seeds, path, sayEvery }: PartOptions): Part {
     publishesDone: 0,
     cufileReads: 0,
     cufileWrites: 0,
+    encoded: 0,
+    decoded: 0,
     starts: 0,
   }
   const hashes: number[] = []
@@ -164,6 +171,8 @@ export function runPart({ first, seeds, path, sayEvery }: PartOptions): Part {
       sum.publishesDone += outcome.publishesDone
       sum.cufileReads += outcome.cufileReads
       sum.cufileWrites += outcome.cufileWrites
+      sum.encoded += outcome.encoded
+      sum.decoded += outcome.decoded
       sum.starts += outcome.starts
       hashes.push(outcome.hash)
       if (sayEvery > 0 && seed % sayEvery === 0) say(`seed ${seed}: ${JSON.stringify(outcome)}`)
@@ -195,6 +204,8 @@ export function reportOf(parts: readonly Part[], cpuSeconds: number): Report {
     publishesDone: total((part) => part.publishesDone),
     cufileReads: total((part) => part.cufileReads),
     cufileWrites: total((part) => part.cufileWrites),
+    encoded: total((part) => part.encoded),
+    decoded: total((part) => part.decoded),
     faultKinds: FAULT_KINDS.length,
     faultKindsFired: FAULT_KINDS.length - silent.length,
     faultKindsSilent: silent,

@@ -1,13 +1,15 @@
 import { setImmediate } from 'node:timers/promises'
 import test from 'ava'
-import { type ControlFault, seedWithLongRestores, seedWithRefusedTemplates } from './cases.js'
-import { FAULT_KINDS, FaultTally, STAGING_FAULTS } from './faults.js'
+import { type ControlFault, seedWithLongRestores, seedWithoutRoomForRaw, seedWithRefusedTemplates } from './cases.js'
+import { CODEC_EVENTS, CODEC_FAULTS, FAULT_KINDS, FaultTally, STAGING_FAULTS } from './faults.js'
 import { hunt, planOf, simulate } from './seeds.js'
 import { TWINS } from './twins.js'
 
 const SEEDS = 8
 /** Of which those with a cuFile route are simulated. */
 const GPU_SEEDS = 16
+/** Of which those with a codec are simulated. */
+const CODEC_SEEDS = 48
 /** Within how many seeds every planted bug must show. */
 const TWIN_SEEDS = 40
 /** A seed with a short script, in which a good part of the kinds strikes. */
@@ -47,6 +49,24 @@ test.serial('sim: what goes by cuFile comes back verified, by auto and by name, 
   t.log(JSON.stringify(sum), `${fired.length} of ${STAGING_FAULTS.length} kinds fired`)
 })
 
+test.serial('sim: what is coded comes back verified, by every codec, under faults of its own', (t) => {
+  const faults = new FaultTally()
+  const coded = new Map<string, number>()
+  let decoded = 0
+  for (let seed = 1; seed <= CODEC_SEEDS; seed++) {
+    const plan = planOf(seed)
+    if (plan.codec.name === 'none') continue
+    const outcome = simulate(plan, faults)
+    coded.set(plan.codec.name, (coded.get(plan.codec.name) ?? 0) + outcome.encoded)
+    decoded += outcome.decoded
+  }
+  t.deepEqual([...coded.keys()].sort(), ['ans', 'fp8', 'turboquant-3', 'turboquant-4'])
+  t.true([...coded.values()].every((items) => items > 0) && decoded > 50, `${[...coded]}, ${decoded} decoded`)
+  const fired = [...CODEC_FAULTS, ...CODEC_EVENTS].filter((kind) => faults.counts.has(kind))
+  t.true(fired.length > CODEC_FAULTS.length / 2, `${fired}`)
+  t.log(`${[...coded]} encoded, ${decoded} decoded, ${fired.length} kinds fired`)
+})
+
 test.serial('D4: a write that could go is passed by four reads of its worker, and by no fifth', (t) => {
   // The fifth would be a violation; that there are four is seen here.
   for (const seed of [2, 4, 7]) t.is(simulate(seedWithLongRestores(seed)).readsPastWrite, 4, `seed ${seed}`)
@@ -62,12 +82,12 @@ test.serial('N6: the same seed gives the same events, 100 times of 100', (t) => 
 
 for (const twin of TWINS) {
   test.serial(`sim: finds it when ${twin.name}`, (t) => {
-    const { from = 1 } = twin
+    const { from = 1, plan = planOf } = twin
     let said = ''
     let seed = from - 1
     while (said === '' && seed < from + TWIN_SEEDS) {
       try {
-        simulate(planOf(++seed), new FaultTally(), twin)
+        simulate(plan(++seed), new FaultTally(), twin)
       } catch (error) {
         said = error instanceof Error ? error.message : String(error)
       }
@@ -86,6 +106,14 @@ test.serial('sim: a violation shrinks and is found again by its path, with the s
   const again = hunt(seed, 2_000, first?.path, twin)
   t.deepEqual(again?.plan, first?.plan)
   t.is(again?.eventHash, first?.eventHash)
+})
+
+test.serial('D4: what the codec refuses waits for room as any block does, and is given up or kept as it is', (t) => {
+  for (const seed of [1, 4]) {
+    const faults = new FaultTally()
+    t.true(simulate(seedWithoutRoomForRaw(seed), faults).publishesDone > 0, `seed ${seed}`)
+    t.true((faults.counts.get('kept-raw-without-room') ?? 0) > 0, `seed ${seed}`)
+  }
 })
 
 // Cases: what the simulator found once, as small as it became.

@@ -9,7 +9,7 @@ import type { SsdWorkerReply } from '../../src/actors/ssd-worker/messages.js'
 import type { Channel } from './channel.js'
 import { StagingCheck } from './checks/staging.js'
 import { Lane } from './lane.js'
-import { nativeOf } from './lanes.js'
+import { cancelled, nativeOf } from './lanes.js'
 import { GPU, type Limits } from './limits.js'
 import type { ManagerProcess } from './manager-process.js'
 import type { StagingPort } from './staging.js'
@@ -22,9 +22,10 @@ export class SsdWorkerLane extends Lane<SsdWorkerInput, SsdWorkerEffect> {
   readonly #sinks: SsdWorkerSinks
 
   constructor(manager: ManagerProcess, { slotBytes }: Limits, replies: () => Channel<SsdWorkerReply>) {
-    const { partDescriptors } = manager.plan.sizes
+    const { sizes, codec } = manager.plan
+    const { partDescriptors } = sizes
     const tally = new SimTally()
-    const codedDescriptors = partDescriptors
+    const codedDescriptors = codec.name === 'none' ? 0 : codec.partDescriptors
     const results = new Uint32Array(resultsOf(codedDescriptors))
     const machine = new SsdWorkerMachine({ slotBytes, partDescriptors, codedDescriptors }, results, tally)
     const check = new StagingCheck(manager, manager.twin.ssdWorker?.(machine) ?? machine, tally)
@@ -42,6 +43,11 @@ export class SsdWorkerLane extends Lane<SsdWorkerInput, SsdWorkerEffect> {
       codecBudgetBytes: 0,
       closing: () => {},
     } as unknown as SsdWorkerSinks
+  }
+
+  override step(input: SsdWorkerInput): void {
+    if (input.kind === 'request' && input.request.kind === 'cancel') cancelled(this.manager, this.device)
+    super.step(input)
   }
 
   protected act(effect: SsdWorkerEffect): void {

@@ -1,5 +1,6 @@
 import { alignUp } from '../../src/shared/base/units.js'
-import { ITEM_CODING, ITEM_FORMAT, ITEM_ROLE } from '../../src/shared/layout/descriptors.js'
+import type { ItemCoding } from '../../src/shared/codec/coding.js'
+import { ITEM_CODING, ITEM_FORMAT, ITEM_ROLE, ITEM_SCALAR } from '../../src/shared/layout/descriptors.js'
 import { continues, nextWord } from './oracle.js'
 
 /** How an item is coded: the fields of one ITEM_CODING. */
@@ -22,6 +23,18 @@ export function codingAt(codings: Float64Array, item: number): Coding {
     bits: field(ITEM_CODING.bits),
     headDim: field(ITEM_CODING.headDim),
     seed: field(ITEM_CODING.seed),
+  }
+}
+
+/** The same of a granule as the Manager has it, by names. */
+export function codingOf({ format, scalar, role, bits, headDim, seed }: ItemCoding): Coding {
+  return {
+    format: ITEM_FORMAT[format],
+    scalar: ITEM_SCALAR[scalar],
+    role: ITEM_ROLE[role],
+    bits,
+    headDim,
+    seed,
   }
 }
 

@@ -1,6 +1,7 @@
 import type { Model } from './model.js'
 import { versionAt } from './oracle.js'
 import type { Pool } from './pool.js'
+import { type Coding, decodeToy } from './toy-coding.js'
 import { must } from './violation.js'
 
 /** What one sealed generation is: whose key, and the version of each of its segments, by rank, in stored order. */
@@ -22,6 +23,10 @@ export interface SealedPlaces {
     readonly segmentBytes: number
     readonly segmentStrideBytes: number
     readonly itemCount: number
+    /** Less than its one item has: a coding of it. */
+    readonly storedBytes: number
+    readonly crc: number
+    readonly coding: Coding
   }[]
 }
 
@@ -60,12 +65,12 @@ export class Truth {
       for (; places.granules[granuleAt]?.rank === rank; granuleAt++) {
         const granule = places.granules[granuleAt] as SealedPlaces['granules'][number]
         for (let item = 0; item < granule.itemCount; item++) {
-          const at = granule.poolOffsetBytes + item * granule.segmentStrideBytes
+          const [words, at] = this.#itemOf(granule, item)
           // Adjacent K and V are stored as one item: it is over when its bytes are.
           for (let done = 0; done < granule.segmentBytes; next++) {
             const segment = segments[next] as (typeof segments)[number]
             const who = model.who(key, group, rank, segment)
-            const version = versionAt(this.#pool.words, (at + done) / 4, segment.words, who)
+            const version = versionAt(words, at + done / 4, segment.words, who)
             must(
               version > 0,
               'V1',
@@ -80,6 +85,22 @@ export class Truth {
       versions.push(seen)
     }
     this.#sealed.set(generation, { key, group, versions })
+  }
+
+  /** The words of one item and where they begin: in the pool, or as they are decoded from it. */
+  #itemOf(granule: SealedPlaces['granules'][number], item: number): readonly [Uint32Array, number] {
+    const { poolOffsetBytes, segmentBytes, segmentStrideBytes, storedBytes, crc, coding, itemCount } = granule
+    if (itemCount === 1) {
+      const what = `what is sealed at ${poolOffsetBytes}`
+      this.#pool.codings.mustBe(poolOffsetBytes, storedBytes, crc, segmentBytes, what)
+    }
+    if (storedBytes === segmentBytes) {
+      return [this.#pool.words, (poolOffsetBytes + item * segmentStrideBytes) / 4]
+    }
+    const codes = this.#pool.bytes.subarray(poolOffsetBytes, poolOffsetBytes + storedBytes)
+    const words = decodeToy(coding, codes, segmentBytes)
+    must(words !== null, 'V1', () => `${storedBytes} bytes at ${poolOffsetBytes} are sealed, and are no coding`)
+    return [words as Uint32Array, 0]
   }
 
   /** The generation was sealed, for this key and group: only then may it be leased. */

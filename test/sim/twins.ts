@@ -9,7 +9,9 @@ import { READ } from '../../src/shared/layout/descriptors.js'
 import { listAt } from '../../src/shared/layout/records.js'
 import { SLOT_STATE } from '../../src/shared/layout/slot-states.js'
 import { Around } from './around.js'
+import type { Plan } from './plan.js'
 import type { Twin } from './twin.js'
+import { CODEC_TWINS } from './twins-codec.js'
 import { STAGING_TWINS } from './twins-staging.js'
 
 /**
@@ -21,6 +23,8 @@ export interface Planted extends Twin {
   readonly shows: RegExp
   /** A seed from which it is found soon: hunting starts here, so that a test is short. */
   readonly from?: number
+  /** Plans in which it is looked for; else those of the seeds. */
+  readonly plan?: (seed: number) => Plan
 }
 
 export const TWINS: readonly Planted[] = [
@@ -144,6 +148,7 @@ export const TWINS: readonly Planted[] = [
       },
   },
   ...STAGING_TWINS,
+  ...CODEC_TWINS,
 ]
 
 /** Finishes the slot of a restore together with the copies that it has just queued. */

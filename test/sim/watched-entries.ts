@@ -3,11 +3,13 @@ import { Entries, type EntryTables } from '../../src/manager/storage/entries.js'
 import type { StorageOptions } from '../../src/manager/storage/ports.js'
 import type { Storage } from '../../src/manager/storage/storage.js'
 import { type StorageParts, tablesOf } from '../../src/manager/storage/tables.js'
+import { alignUp, PAGE_BYTES, SECTOR_BYTES } from '../../src/shared/base/units.js'
 import { ExtentStore } from '../../src/shared/extents/extent-store.js'
 import type { ManagerProcess } from './manager-process.js'
 import { keyBytes, type Model } from './model.js'
 import { WatchedPool } from './pool.js'
 import { type Shard, WatchedShard } from './shard.js'
+import { codingOf } from './toy-coding.js'
 import { must } from './violation.js'
 
 /** Keys that a world may use: chains of blocks. */
@@ -73,6 +75,7 @@ export class WatchedEntries extends Entries {
 
   override seal(entry: number): void {
     super.seal(entry)
+    this.#mustTakeNoMore(entry)
     const { granules } = this.shape(entry).geometry
     const owner = this.#owner(entry)
     this.world.truth.seal({
@@ -80,8 +83,11 @@ export class WatchedEntries extends Entries {
       model: owner.model,
       group: owner.group,
       key: keyIn(this, entry),
-      granules: granules.map(({ rank, segmentBytes, segmentStrideBytes, itemCount }, granule) => ({
+      granules: granules.map(({ rank, segmentBytes, segmentStrideBytes, itemCount, coding }, granule) => ({
         rank,
+        storedBytes: this.granule(entry, granule).segmentBytes,
+        crc: this.crc(entry, granule),
+        coding: codingOf(coding),
         segmentBytes,
         segmentStrideBytes,
         itemCount,
@@ -90,12 +96,58 @@ export class WatchedEntries extends Entries {
     })
   }
 
+  override hide(entry: number): void {
+    if (this.published(entry)) this.world.hides++
+    super.hide(entry)
+  }
+
+  override coded(entry: number, granule: number, storedBytes: number): void {
+    const { pool } = this.memory
+    const before = pool.usedBytes
+    super.coded(entry, granule, storedBytes)
+    if (pool.usedBytes < before) this.world.world.faults.fired('room-shrunk')
+  }
+
+  override keepRaw(entry: number, granule: number): void {
+    this.world.world.faults.fired('kept-raw')
+    super.keepRaw(entry, granule)
+  }
+
   override gainExtent(entry: number, shard: number, extent: number): void {
     const { extents } = this
     const of = extents.shard(shard)
     const file = this.world.fileOf(shard)
     this.world.staging?.extents.mustBeWhole(file, of.offsetBytes(extent), of.bytes(extent), 'becomes visible')
+    this.#mustFit(entry, of.bytes(extent), of.alignmentBytes)
     super.gainExtent(entry, shard, extent)
+  }
+
+  /** Everything stored of it, in whole sectors, and no more than that: lengths are those of this generation. */
+  #mustFit(entry: number, extentBytes: number, alignmentBytes: number): void {
+    const { granules } = this.shape(entry).geometry
+    const bytes = granules.reduce(
+      (sum, { itemCount }, granule) =>
+        sum + itemCount * alignUp(this.granule(entry, granule).segmentBytes, SECTOR_BYTES),
+      0,
+    )
+    must(
+      extentBytes === alignUp(bytes, alignmentBytes),
+      'V2',
+      () => `${bytes} bytes of entry ${entry} are in an extent of ${extentBytes}`,
+    )
+  }
+
+  /** Memory of a sealed entry: whole pages for what is stored of each granule, and none besides. */
+  #mustTakeNoMore(entry: number): void {
+    for (const [granule, { itemCount }] of this.shape(entry).geometry.granules.entries()) {
+      const stored = itemCount * alignUp(this.granule(entry, granule).segmentBytes, SECTOR_BYTES)
+      const taken = this.memory.pool.bytesAt(this.offsetBytes(entry, granule))
+      must(
+        taken === alignUp(stored, PAGE_BYTES),
+        'O1',
+        () => `granule ${granule} of entry ${entry} stores ${stored} bytes in ${taken} of the pool`,
+      )
+    }
   }
 
   #owner(entry: number): ClassOwner {

@@ -59,7 +59,7 @@ export class Wiring {
 
   constructor(process: ManagerProcess, limits: Limits, actor: Actor, step: (input: ManagerInput) => void) {
     this.#process = process
-    const { engaged } = process
+    const { engaged, damage } = process
     const each = Array.from({ length: limits.stores }, (_, store) => store)
     const devices = limits.restore.map((_, device) => device)
     // Lanes and channels name each other: channels are looked up when they are first used.
@@ -100,14 +100,14 @@ export class Wiring {
 
     dramToManager = drams.map(({ name }, device) =>
       this.#reply<DramWorkerReply>(`${name} to manager`, dramReplies, actor, (reply) => {
-        if (reply.kind !== 'stopped') engaged.end(`d${device}/${reply.job}`)
-        step({ kind: 'dram-worker', device, reply })
+        const offsets = reply.kind === 'stopped' ? [] : engaged.end(`d${device}/${reply.job}`)
+        damage.ofMemory(reply, offsets, () => step({ kind: 'dram-worker', device, reply }))
       }),
     )
     restoreToManager = restores.map(({ name }, device) =>
       this.#reply<HostRestoreReply>(`${name} to manager`, restoreReplies, actor, (reply) => {
         if (reply.kind !== 'stopped') engaged.end(`h${device}/${reply.job}`)
-        step({ kind: 'host-restore', device, reply })
+        damage.ofGenerations(reply, () => step({ kind: 'host-restore', device, reply }))
       }),
     )
     readerToManager = each.map((store) =>
@@ -221,13 +221,13 @@ export class Wiring {
   #wireStaging(actor: Actor, step: (input: ManagerInput) => void) {
     const lane = this.staging
     if (lane === null) return null
-    const { engaged, routes } = this.#process
+    const { engaged, routes, damage } = this.#process
     const replies = this.#reply<SsdWorkerReply>('ssd-worker to manager', ssdReplies, actor, (reply) => {
       if (reply.kind === 'copied') engaged.end(`sc${GPU_DEVICE}/${reply.job}`)
       if (reply.kind === 'restore-done' || reply.kind === 'write-done') engaged.end(`s${GPU_DEVICE}/${reply.job}`)
       if (reply.kind === 'route-failed') routes.failed()
       lane.check.mustBeHeld()
-      step({ kind: 'ssd-worker', device: GPU_DEVICE, reply })
+      damage.ofGenerations(reply, () => step({ kind: 'ssd-worker', device: GPU_DEVICE, reply }))
     })
     const requests = this.#request<SsdWorkerRequest>('manager to ssd-worker', ssdRequests, lane.actor, (request) =>
       lane.step({ kind: 'request', request }),

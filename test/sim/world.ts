@@ -58,6 +58,9 @@ export interface Outcome {
   readonly readsPastWrite: number
   /** Starts of the Manager. */
   readonly starts: number
+  /** Items that the device encoded and decoded. */
+  readonly encoded: number
+  readonly decoded: number
   readonly virtualUs: number
 }
 
@@ -106,6 +109,8 @@ export class World {
   #cufileReads = 0
   #cufileWrites = 0
   #readsPastWrite = 0
+  #encoded = 0
+  #decoded = 0
 
   constructor(plan: Plan, faults: FaultTally, twin: Twin = NO_TWIN) {
     this.plan = plan
@@ -177,6 +182,8 @@ export class World {
       cufileWrites: this.#cufileWrites,
       readsPastWrite: this.#readsPastWrite,
       starts: this.#starts,
+      encoded: this.#encoded,
+      decoded: this.#decoded,
       virtualUs: clock.nowUs,
     }
   }
@@ -355,7 +362,9 @@ export class World {
   }
 
   /** What a process did is counted, and which bounds it met: faults of a kind that plans cannot place. */
-  #retire({ lanes, wiring, storageTally: storage, verbTally: verbs, leases }: ManagerProcess): void {
+  #retire({ lanes, wiring, device, storageTally: storage, verbTally: verbs, leases }: ManagerProcess): void {
+    this.#encoded += device.encoded
+    this.#decoded += device.decoded
     for (const {
       name,
       device: { completions },
@@ -378,8 +387,23 @@ export class World {
   }
 }
 
-/** A model as a seed with a codec has it: with longer segments. */
+/** Layers at both ends of a model that TurboQuant leaves alone, and one between them. */
+const TURBOQUANT_LAYERS_MIN = 5
+/** Words of a segment that every format can code; twice as many need a page of the pool more when they are not. */
+const CODABLE_WORDS = 1024
+
+/** A model as a seed with a codec has it: with longer segments, of which some can be coded. */
 function scaled(model: ModelPlan, { name, wordsFactor }: CodecPlan): ModelPlan {
   if (name === 'none') return model
-  return { ...model, wordsEven: model.wordsEven * wordsFactor, wordsOdd: model.wordsOdd * wordsFactor }
+  const words = CODABLE_WORDS * wordsFactor
+  const turboquant = name.startsWith('turboquant')
+  return {
+    ...model,
+    layers: Math.max(turboquant ? TURBOQUANT_LAYERS_MIN : 2, model.layers),
+    // Layers of checkpoints do not count among those that have ends.
+    groups: turboquant && model.second === 'checkpoint' ? 1 : model.groups,
+    // Items that are kept as they are lie beside those that are coded, and do not move these off what nvCOMP can read.
+    wordsEven: turboquant ? words : (model.wordsEven * wordsFactor) & ~1,
+    wordsOdd: words,
+  }
 }

@@ -23,7 +23,9 @@ type Effect<K> = Extract<SsdWorkerEffect, { readonly kind: K }>
 
 interface Worker {
   open: boolean
-  readonly slots: ('free' | 'reading' | 'read' | 'scattering' | 'writing')[]
+  readonly slots: ('free' | 'reading' | 'read' | 'scattering' | 'scattered' | 'writing')[]
+  /** Copies and decodings on the stream of each slot. */
+  readonly scatters: number[]
   parts: number
   /** Reads that went while a write could have gone. */
   passed: number
@@ -55,7 +57,7 @@ interface Job {
 
 /** What the device is at, by tag. */
 interface Flight {
-  readonly effect: Effect<'read' | 'scatter' | 'write' | 'copy'>
+  readonly effect: Effect<'read' | 'scatter' | 'decode' | 'write' | 'copy'>
   /** Of a write, or of a copy to DRAM. */
   readonly job: Job | null
 }
@@ -109,13 +111,17 @@ export class StagingCheck implements LaneMachine<SsdWorkerInput, SsdWorkerEffect
     if (input.kind !== 'tick') this.#gauges()
   }
 
-  /** What was read whole and is not scattered at once is damaged, or nobody wants it any more: its slot is free. */
+  /**
+   * What was read whole and is not scattered at once is damaged, or nobody wants it any more: its slot is free. So is one
+   * whose copies and decodings have all ended, when no more of them follow at once.
+   */
   #unwanted(effects: readonly SsdWorkerEffect[]): void {
     for (const [number, { slots }] of this.#workers) {
       for (const [slot, state] of slots.entries()) {
-        if (state !== 'read') continue
+        if (state !== 'read' && state !== 'scattered') continue
         const scattered = effects.some(
-          (effect) => effect.kind === 'scatter' && effect.worker === number && effect.slot === slot,
+          (effect) =>
+            (effect.kind === 'scatter' || effect.kind === 'decode') && effect.worker === number && effect.slot === slot,
         )
         if (!scattered) slots[slot] = 'free'
       }
@@ -170,7 +176,14 @@ export class StagingCheck implements LaneMachine<SsdWorkerInput, SsdWorkerEffect
   #asked(request: SsdWorkerRequest): void {
     switch (request.kind) {
       case 'open-worker':
-        this.#workers.set(request.worker, { open: false, slots: ['free', 'free'], parts: 0, passed: 0, table: 0 })
+        this.#workers.set(request.worker, {
+          open: false,
+          slots: ['free', 'free'],
+          scatters: [0, 0],
+          parts: 0,
+          passed: 0,
+          table: 0,
+        })
         return
       case 'restore':
       case 'write':
@@ -235,9 +248,14 @@ export class StagingCheck implements LaneMachine<SsdWorkerInput, SsdWorkerEffect
       case 'read':
         worker.slots[effect.slot] = result === effect.bytes ? 'read' : 'free'
         return
+      case 'decode':
+        if (effect.slot === SLOTS) {
+          worker.parts -= 1
+          return
+        }
+        return this.#scattered(worker, effect.slot)
       case 'scatter':
-        worker.slots[effect.slot] = 'free'
-        return
+        return this.#scattered(worker, effect.slot)
       case 'write':
         worker.slots[effect.slot] = 'free'
         if (result === effect.bytes) this.extents.written(effect.file, effect.fileOffsetBytes, effect.bytes)
@@ -250,6 +268,12 @@ export class StagingCheck implements LaneMachine<SsdWorkerInput, SsdWorkerEffect
     }
   }
 
+  #scattered(worker: Worker, slot: number): void {
+    const left = (worker.scatters[slot] as number) - 1
+    worker.scatters[slot] = left
+    if (left === 0) worker.slots[slot] = 'scattered'
+  }
+
   // What it decided
 
   #decided(effect: SsdWorkerEffect): void {
@@ -258,16 +282,14 @@ export class StagingCheck implements LaneMachine<SsdWorkerInput, SsdWorkerEffect
         this.#occupied(effect, 'reading')
         this.#fly(effect, null)
         return this.#passes(this.#worker(effect.worker), effect.worker)
-      case 'scatter': {
-        const { slots } = this.#worker(effect.worker)
-        must(
-          slots[effect.slot] === 'read',
-          'S3',
-          () => `slot ${effect.slot} of worker ${effect.worker} is scattered while it is ${slots[effect.slot]}`,
-        )
-        slots[effect.slot] = 'scattering'
+      case 'decode':
+        // Those of the last place are on the stream beside the slots, from DRAM.
+        if (effect.slot === SLOTS) this.#worker(effect.worker).parts += 1
+        else this.#scatters(effect)
         return this.#fly(effect, null)
-      }
+      case 'scatter':
+        this.#scatters(effect)
+        return this.#fly(effect, null)
       case 'write': {
         const job = this.#writerOf(effect)
         must(job !== null && !job.stopped, 'C1', () => `a write at ${effect.fileOffsetBytes} that nobody asked for`)
@@ -291,6 +313,16 @@ export class StagingCheck implements LaneMachine<SsdWorkerInput, SsdWorkerEffect
         return this.#replied(effect.reply)
       default:
     }
+  }
+
+  /** Only what was read whole leaves a slot, and in one go: nothing is put into it before all of that has ended. */
+  #scatters({ worker: number, slot, kind }: Effect<'scatter' | 'decode'>): void {
+    const { slots, scatters } = this.#worker(number)
+    const state = slots[slot]
+    const may = state === 'read' || (kind === 'decode' && (state === 'scattering' || state === 'scattered'))
+    must(may, 'S3', () => `slot ${slot} of worker ${number} is scattered while it is ${state}`)
+    slots[slot] = 'scattering'
+    scatters[slot] = (scatters[slot] as number) + 1
   }
 
   /** The bounds of one worker, and one owner a slot. */
@@ -325,14 +357,21 @@ export class StagingCheck implements LaneMachine<SsdWorkerInput, SsdWorkerEffect
       case 'write':
         engaged.file(effect.file).mustBeHeld(effect.fileOffsetBytes, effect.bytes, true, 'O9', 'cuFile writes')
         return
-      case 'copy':
-        for (let each = 0; each < effect.count; each++) {
-          const at = effect.copies[effect.offset + each * COPY.doubles + COPY.poolOffsetBytes] as number
-          engaged.pool.mustBeHeld(at, 1, !effect.toPages, effect.toPages ? 'O7' : 'O9', 'a copy touches')
-        }
+      case 'decode':
+        if (effect.slot === SLOTS) this.#memoryHeld(effect, true)
         return
+      case 'copy':
+        return this.#memoryHeld(effect, effect.toPages)
       case 'scatter':
         return
+    }
+  }
+
+  #memoryHeld({ copies, offset, count }: Effect<'decode' | 'copy'>, toPages: boolean): void {
+    const { pool } = this.#process.engaged
+    for (let each = 0; each < count; each++) {
+      const at = copies[offset + each * COPY.doubles + COPY.poolOffsetBytes] as number
+      pool.mustBeHeld(at, 1, !toPages, toPages ? 'O7' : 'O9', 'a copy touches')
     }
   }
 
