@@ -104,26 +104,38 @@ static __device__ __forceinline__ void signs_of(u32 seed, u32 lane, u32 (&signs)
   }
 }
 
-// Which centroid: boundaries below z. They lie symmetrically, so the count among the positive ones says it: of |z| for a
-// positive z, else of what is not below |z|.
+// Boundaries between centroids, of those above 0; 0 is one too, and their mirror images are.
 template <int B>
-static __device__ __forceinline__ u32 quantize(float z) {
-  const bool positive = z > 0.0f;
-  const u32 a = (__float_as_uint(z) & 0x7fffffffu) + (positive ? 0u : 1u);
-  u32 code;
-  if (B == 4) {
-    const bool p4 = a > __float_as_uint(1.099285826917f);
-    const u32 second = p4 ? __float_as_uint(1.843531806277f) : __float_as_uint(0.522403709011f);
-    const bool p2 = a > second;
-    const u32 high = p4 ? __float_as_uint(2.400803398763f) : __float_as_uint(0.799549787510f);
-    const u32 low = p4 ? __float_as_uint(1.437138791685f) : __float_as_uint(0.258221664671f);
-    code = 8u + (p4 ? 4u : 0u) + (p2 ? 2u : 0u) + (a > (p2 ? high : low) ? 1u : 0u);
-    return positive ? code : code ^ 15u;
+static __device__ __forceinline__ float boundary_of(u32 i) {
+  const float four[7] = {0.258221664671f, 0.522403709011f, 0.799549787510f, 1.099285826917f,
+                         1.437138791685f, 1.843531806277f, 2.400803398763f};
+  const float three[3] = {0.500549730075f, 1.049957279855f, 1.747927491521f};
+  return B == 4 ? four[i % 7] : three[i % 3];
+}
+
+// Cells are a quarter wide, around multiples of a quarter, and none has two boundaries. No rotated value of a unit vector is
+// beyond 16: 64 cells on either side. A cell is its boundary's bits (infinity: it has none), and how many are below it.
+enum { CELLS = 129 };
+template <int B>
+static __device__ uint2 cell_of(u32 cell) {
+  const float middle = __fmul_rn((float)((int)cell - 64), 0.25f);
+  const float low = middle - 0.125f, high = middle + 0.125f;
+  float boundary = __uint_as_float(0x7f800000u);
+  u32 below = 0;
+  const u32 half = (1u << (B - 1)) - 1;
+  for (u32 i = 0; i < 2 * half + 1; ++i) {
+    const float at = i < half ? -boundary_of<B>(half - 1 - i) : i == half ? 0.0f : boundary_of<B>(i - half - 1);
+    if (at < low) ++below;
+    else if (at < high) boundary = at;
   }
-  const bool p2 = a > __float_as_uint(1.049957279855f);
-  const u32 next = p2 ? __float_as_uint(1.747927491521f) : __float_as_uint(0.500549730075f);
-  code = 4u + (p2 ? 2u : 0u) + (a > next ? 1u : 0u);
-  return positive ? code : code ^ 7u;
+  return make_uint2(__float_as_uint(boundary), below);
+}
+
+// Which centroid: how many boundaries are below z. The sum with 2^23 rounds to whole cells.
+static __device__ __forceinline__ u32 quantize(float z, const uint2* cells) {
+  const u32 cell = __float_as_uint(__fmaf_rn(z, 4.0f, 8388608.0f + 64.0f)) - 0x4b000000u;
+  const uint2 found = cells[cell];
+  return found.y + (z > __uint_as_float(found.x) ? 1u : 0u);
 }
 
 template <int B>
@@ -176,9 +188,9 @@ static __device__ __forceinline__ u64 get_codes(const u8* from, u32 lane) {
 static __device__ __forceinline__ bool no_half(u32 h) { return (h & 0x7c00u) == 0x7c00u; }
 
 // A key and a value, encoded: their stored bytes go to `to`. Each says whether the vector must be refused.
-template <int D, int B>
-static __device__ __forceinline__ bool encode_key(u32 (&words)[D / 32], const u32 (&signs)[D / 32], bool bf16, u32 lane,
-                                                  u8* to) {
+template <int D, int B, bool bf16>
+static __device__ __forceinline__ bool encode_key(const u32 (&words)[D / 32], const u32 (&signs)[D / 32],
+                                                  const uint2* cells, u32 lane, u8* to) {
   enum { N = D / 16, W = D / 32 };
   float x[N], s[N];
   EACH for (int k = 0; k < W; ++k) {
@@ -212,14 +224,14 @@ static __device__ __forceinline__ bool encode_key(u32 (&words)[D / 32], const u3
   }
   hadamard<N>(x, lane);
   u64 codes = 0;
-  EACH for (int i = 0; i < N; ++i) codes |= (u64)quantize<B>(x[i]) << (i * B);
+  EACH for (int i = 0; i < N; ++i) codes |= (u64)quantize(x[i], cells) << (i * B);
   put_codes<N, B>(to, codes, lane);
   if (lane == 0) *(u16*)(to + D * B / 8) = (u16)stored;
   return refused;
 }
 
-template <int D, int B>
-static __device__ __forceinline__ bool encode_value(const u32 (&words)[D / 32], bool bf16, u32 lane, u8* to) {
+template <int D, int B, bool bf16>
+static __device__ __forceinline__ bool encode_value(const u32 (&words)[D / 32], u32 lane, u8* to) {
   enum { N = D / 16, W = D / 32, TOP = (1 << B) - 1 };
   float x[N];
   u32 bad = 0;
@@ -266,9 +278,9 @@ static __device__ __forceinline__ bool encode_value(const u32 (&words)[D / 32], 
 }
 
 // And back, from their stored bytes. Each says whether they are none.
-template <int D, int B>
+template <int D, int B, bool bf16>
 static __device__ __forceinline__ bool decode_key(const u8* from, const float* centroids, const u32 (&signs)[D / 32],
-                                                  bool bf16, u32 lane, u32 (&words)[D / 32]) {
+                                                  u32 lane, u32 (&words)[D / 32]) {
   enum { N = D / 16, W = D / 32 };
   const u64 codes = get_codes<N, B>(from, lane);
   const u32 stored = *(const u16*)(from + D * B / 8);
@@ -289,8 +301,8 @@ static __device__ __forceinline__ bool decode_key(const u8* from, const float* c
   return no_half(stored);
 }
 
-template <int D, int B>
-static __device__ __forceinline__ bool decode_value(const u8* from, bool bf16, u32 lane, u32 (&words)[D / 32]) {
+template <int D, int B, bool bf16>
+static __device__ __forceinline__ bool decode_value(const u8* from, u32 lane, u32 (&words)[D / 32]) {
   enum { N = D / 16, W = D / 32 };
   const u64 codes = get_codes<N, B>(from, lane);
   const u32 stored_scale = *(const u16*)(from + D * B / 8);
@@ -314,10 +326,10 @@ static __device__ __forceinline__ Vectors vectors_of(const Item& item, u32 unit,
   return {first, all - first < UNIT_VECTORS ? all - first : UNIT_VECTORS, role == PACKED, role == VALUES};
 }
 
-template <int D, int B>
-static __device__ __forceinline__ bool encode_turbo(const Item& item, u32 unit, u32 warp_lane, u8* staged) {
+template <int D, int B, bool bf16>
+static __device__ __forceinline__ bool encode_turbo(const Item& item, u32 unit, u32 warp_lane, u8* staged,
+                                                    const uint2* cells) {
   using S = Shape<D, B>;
-  const bool bf16 = is_bf16(item);
   const u32 half = warp_lane / 16, lane = warp_lane % 16;
   const Vectors vectors = vectors_of(item, unit, 2 * D);
   u32 signs[S::W], next[S::W] = {};
@@ -337,8 +349,8 @@ static __device__ __forceinline__ bool encode_turbo(const Item& item, u32 unit, 
     const u32 then = vectors.at(step + 1, half);
     if (step + 1 < steps && then < vectors.count) get<S::W>(page + then * (2 * D), wide, next);
     u8* const to = staged + vectors.offset<S>(v);
-    if (vectors.is_value(step)) refused |= encode_value<D, B>(words, bf16, lane, to);
-    else refused |= encode_key<D, B>(words, signs, bf16, lane, to);
+    if (vectors.is_value(step)) refused |= encode_value<D, B, bf16>(words, lane, to);
+    else refused |= encode_key<D, B, bf16>(words, signs, cells, lane, to);
   }
   __syncwarp();
   carry(item.coded + vectors.offset<S>(vectors.first), (u64)staged, vectors.offset<S>(vectors.count), warp_lane);
@@ -346,11 +358,10 @@ static __device__ __forceinline__ bool encode_turbo(const Item& item, u32 unit, 
   return refused;
 }
 
-template <int D, int B>
+template <int D, int B, bool bf16>
 static __device__ __forceinline__ bool decode_turbo(const Item& item, u32 unit, u32 warp_lane, u8* staged,
                                                     const float* centroids) {
   using S = Shape<D, B>;
-  const bool bf16 = is_bf16(item);
   const u32 half = warp_lane / 16, lane = warp_lane % 16;
   const Vectors vectors = vectors_of(item, unit, 2 * D);
   carry((u64)staged, item.coded + vectors.offset<S>(vectors.first), vectors.offset<S>(vectors.count), warp_lane);
@@ -364,8 +375,8 @@ static __device__ __forceinline__ bool decode_turbo(const Item& item, u32 unit, 
     u32 words[S::W];
     const u32 v = vectors.at(step, half);
     const u8* const from = staged + vectors.offset<S>(v);
-    const bool bad = vectors.is_value(step) ? decode_value<D, B>(from, bf16, lane, words)
-                                            : decode_key<D, B>(from, centroids, signs, bf16, lane, words);
+    const bool bad = vectors.is_value(step) ? decode_value<D, B, bf16>(from, lane, words)
+                                            : decode_key<D, B, bf16>(from, centroids, signs, lane, words);
     if (v >= vectors.count) continue;
     put<S::W>(page + v * (2 * D), wide, words);
     refused |= bad;
@@ -377,10 +388,15 @@ static __device__ __forceinline__ bool decode_turbo(const Item& item, u32 unit, 
 extern "C" __global__ void __launch_bounds__(256, HEAD_DIM < 256 ? 4 : 2)
 orbitkv_turboquant_encode(const Item* items, u32 count, u32 units, u32* flags) {
   __shared__ uint4 staged[8][UNIT_BYTES / 16];
+  __shared__ uint2 cells[CELLS];
   u8* const mine = (u8*)staged[threadIdx.x / 32];
-  for_each_unit(items, count, units, flags, [mine](const Item& item, u32, u32 unit, u32 lane) {
+  if (threadIdx.x < CELLS) cells[threadIdx.x] = cell_of<BITS>(threadIdx.x);
+  // for_each_unit() has a barrier before the first of them is read.
+  const uint2* const all = cells;
+  for_each_unit(items, count, units, flags, [mine, all](const Item& item, u32, u32 unit, u32 lane) {
     zero_behind(item, unit, lane);
-    return encode_turbo<HEAD_DIM, BITS>(item, unit, lane, mine);
+    return is_bf16(item) ? encode_turbo<HEAD_DIM, BITS, true>(item, unit, lane, mine, all)
+                         : encode_turbo<HEAD_DIM, BITS, false>(item, unit, lane, mine, all);
   });
 }
 
@@ -393,7 +409,8 @@ orbitkv_turboquant_decode(const Item* items, u32 count, u32 units, u32* flags) {
   // for_each_unit() has a barrier before the first of them is read.
   const float* const all = centroids;
   for_each_unit(items, count, units, flags, [mine, all](const Item& item, u32, u32 unit, u32 lane) {
-    return decode_turbo<HEAD_DIM, BITS>(item, unit, lane, mine, all);
+    return is_bf16(item) ? decode_turbo<HEAD_DIM, BITS, true>(item, unit, lane, mine, all)
+                         : decode_turbo<HEAD_DIM, BITS, false>(item, unit, lane, mine, all);
   });
 }
 )cuda";

@@ -80,7 +80,7 @@ const TWINS: readonly Twin[] = [
     '__fmaf_rn(__fmaf_rn(-divisor, q, x[i]), reciprocal, q);',
     'q;',
   ),
-  twin('centroids that are not mirrored', 'turboquant', shape(64, 3), 'positive ? code : code ^ 7u', 'code'),
+  twin('a boundary of the cell before', 'turboquant', shape(64, 3), 'if (at < low) ++below', 'if (at <= high) ++below'),
   twin(
     'signs of a neighbour',
     'turboquant',
