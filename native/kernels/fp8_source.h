@@ -204,7 +204,8 @@ static __device__ __forceinline__ bool decode_fp8(const Item& item, u32 unit, u3
   return bad != 0;
 }
 
-extern "C" __global__ void __launch_bounds__(256, 4)
+// Without instructions that encode, four blocks a multiprocessor would spill registers.
+extern "C" __global__ void __launch_bounds__(256, __CUDA_ARCH__ >= 890 ? 4 : 3)
 orbitkv_fp8_encode(const Item* items, u32 count, u32 units, u32* flags) {
   // As orbitkv_crc32 has them, by x^32 and by x^2016: a step's columns are 256 bytes apart.
   __shared__ u32 tables[2][4096];
