@@ -102,8 +102,8 @@ bool Place(const CodeStep& step, const CodeMeans& means, Placed* placed) {
   if (program < CodeKernels::kPrograms && means.programs[program] && room &&
       placed->pieces <= DeviceSums::kPiecesMax)
     return true;
-  placed->by_processor = !means.inside && coding.format == ItemFormat::kFp8 &&
-                         step.item->bytes <= means.buffer_bytes;
+  placed->by_processor =
+      !means.inside && coding.format == ItemFormat::kFp8 && step.item->bytes <= means.buffer_bytes;
   if (placed->by_processor) return true;
   // What has no means of being encoded stays what it is.
   if (encodes) *placed = {};

@@ -13,8 +13,8 @@
 
 namespace orbitkv::cuda {
 
-/// Checksums of device memory, by orbitkv_crc32. A region of the arena holds pieces, then one word of
-/// remainder for each checksum, which the device writes back.
+/// Checksums of device memory, by orbitkv_crc32. A region of the arena holds pieces, then one word
+/// of remainder for each checksum, which the device writes back.
 class DeviceSums {
  public:
   /// Pieces of one checksum: more do not fit in a region.

@@ -3,10 +3,10 @@
 namespace orbitkv::kernels {
 
 /// FP8 E4M3FN, behind kCrc32Source and kCodeSource. A unit is whole steps of 4 KiB of a page, of
-/// which a lane has 16 bytes, or 8 codes, at a time, and several such in flight; as many steps as the
-/// descriptor says. Ada and later encode by instructions, earlier devices by arithmetic. Decoding is
-/// one exact product everywhere: a code, shifted to where the wider format has its exponent, is its
-/// value but for the bias.
+/// which a lane has 16 bytes, or 8 codes, at a time, and several such in flight; as many steps as
+/// the descriptor says. Ada and later encode by instructions, earlier devices by arithmetic.
+/// Decoding is one exact product everywhere: a code, shifted to where the wider format has its
+/// exponent, is its value but for the bias.
 ///
 /// Codes are summed while they are in registers: reading them again took as long as half of the
 /// encoding. A lane has 8 bytes of each 256 of its unit; what follows the unit in the item is whole
