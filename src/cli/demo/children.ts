@@ -125,6 +125,14 @@ export interface EngineCommandLine {
   readonly env: NodeJS.ProcessEnv
 }
 
+/** What an engine answers. One that is to hang in a restore is done when there was nothing to restore. */
+const ANSWERS: Readonly<Record<EngineCommand['op'], readonly EngineEvent['event'][]>> = {
+  request: ['done'],
+  hang: ['restoring', 'done'],
+  sync: ['synced'],
+  stop: [],
+}
+
 /** A real engine process. */
 export class EngineChild {
   readonly #process: LineProcess<EngineEvent>
@@ -137,13 +145,12 @@ export class EngineChild {
     const args = [...line.args, JSON.stringify(params)]
     const child = new LineProcess<EngineEvent>(`Engine ${params.name}`, line.command, args, null, line.env)
     const engine = new EngineChild(child)
-    await engine.#expect('ready')
+    await engine.#expect(['ready'])
     return engine
   }
 
   async ask(command: EngineCommand): Promise<EngineEvent> {
-    const answer = command.op === 'hang' ? 'restoring' : command.op === 'sync' ? 'synced' : 'done'
-    const answered = this.#expect(answer)
+    const answered = this.#expect(ANSWERS[command.op])
     this.#process.child.stdin.write(`${JSON.stringify(command)}\n`)
     return answered
   }
@@ -159,8 +166,8 @@ export class EngineChild {
     await this.#process.exited
   }
 
-  async #expect(event: EngineEvent['event']): Promise<EngineEvent> {
-    const got = await this.#process.next((candidate) => candidate.event === event || candidate.event === 'failed')
+  async #expect(events: readonly EngineEvent['event'][]): Promise<EngineEvent> {
+    const got = await this.#process.next(({ event }) => events.includes(event) || event === 'failed')
     if (got.event === 'failed') throw new Error(`An engine failed: ${got.message}`)
     return got
   }
