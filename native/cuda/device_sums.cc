@@ -29,14 +29,16 @@ std::span<std::byte> DeviceSums::Reserve(std::span<const ChecksumStep> steps) {
 Result DeviceSums::Launch(StreamPointer stream, std::span<std::byte> room,
                           std::span<const ChecksumStep> steps, size_t first_result, size_t* count) {
   auto* pieces = reinterpret_cast<Crc32Piece*>(room.data());
-  size_t sums = 0, used = 0;
+  size_t sums = 0, used = 0, most = 0;
+  uint64_t covered = 0;
   for (; sums < steps.size() && sums < kSumsMax; ++sums) {
-    const size_t more = PieceCount(steps[sums]);
-    const size_t bytes = (used + more) * sizeof(Crc32Piece) + (sums + 1) * kSumBytes;
-    if (bytes > room.size()) break;
-    WritePieces(steps[sums], static_cast<uint32_t>(sums), pieces + used);
-    used += more;
+    most += PieceCount(steps[sums]);
+    if (most * sizeof(Crc32Piece) + (sums + 1) * kSumBytes > room.size()) break;
+    covered += CoveredBytes(steps[sums]);
   }
+  const uint32_t piece_bytes = PieceBytes(covered);
+  for (size_t sum = 0; sum < sums; ++sum)
+    used += WritePieces(steps[sum], static_cast<uint32_t>(sum), piece_bytes, pieces + used);
   auto* remainders = reinterpret_cast<uint32_t*>(pieces + used);
   arena_.Commit(used * sizeof(Crc32Piece) + sums * kSumBytes);
   launched_ = {0, remainders, steps.first(sums), first_result};

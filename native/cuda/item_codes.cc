@@ -42,6 +42,9 @@ ChecksumStep WholeOf(DeviceAddress address, uint64_t bytes) {
   return {reinterpret_cast<const std::byte*>(address), bytes, bytes, bytes};
 }
 
+/// Whether orbitkv_crc32 sums a coding: the kernel that makes it has not.
+bool SumsApart(const CodeItem& item) { return item.stored != 0 && (item.unit & kSummed) == 0; }
+
 /// What nvCOMP was given for a batch, and reads and writes; not const, because it is not.
 AnsArrays ArraysAt(std::span<const std::byte> room, const CodeBatch& batch) {
   return {const_cast<std::byte*>(room.data()), batch.units};
@@ -135,17 +138,14 @@ Result ItemCodes::Launch(StreamPointer stream, std::span<std::byte> room, const 
   auto* items = reinterpret_cast<CodeItem*>(room.data());
   auto* flags = reinterpret_cast<uint32_t*>(items + count);
   auto* pieces = reinterpret_cast<Crc32Piece*>(room.data() + PiecesAt(batch));
-  uint32_t used = 0;
+  uint64_t summed = 0;
   for (uint32_t i = 0; i < count; ++i) {
     items[i] = batch.items[i];
     const bool coded = items[i].stored != 0;
     if (!work.inside) items[i].coded += space;
     flags[i] = coded ? 0 : 1;
     flags[count + i] = 0;
-    if (!encodes || !coded || (items[i].unit & kSummed) != 0) continue;
-    const ChecksumStep whole = WholeOf(items[i].coded, items[i].stored);
-    WritePieces(whole, i, pieces + used);
-    used += static_cast<uint32_t>(PieceCount(whole));
+    if (SumsApart(items[i])) summed += items[i].stored;
   }
   if (batch.powers > 0)
     std::copy_n(Fp8Powers().begin(), batch.powers, flags + 2 * static_cast<size_t>(count));
@@ -156,8 +156,14 @@ Result ItemCodes::Launch(StreamPointer stream, std::span<std::byte> room, const 
   const uint32_t blocks = device_.multiprocessors() * kCodeBlocks;
   result = encodes ? kernel.Encode(stream, space, count, batch.units, batch.FlagsAt(space), blocks)
                    : kernel.Decode(stream, space, count, batch.units, batch.FlagsAt(space), blocks);
-  if (result != kSuccess || used == 0) return result;
-  return sums_->Launch(stream, pieces, used, batch.SumsAt(space));
+  if (result != kSuccess || !encodes || summed == 0) return result;
+  // The device is at work: what it does next is written down meanwhile.
+  const uint32_t piece_bytes = PieceBytes(summed);
+  uint64_t used = 0;
+  for (uint32_t i = 0; i < count; ++i)
+    if (SumsApart(items[i]))
+      used += WritePieces(WholeOf(items[i].coded, items[i].stored), i, piece_bytes, pieces + used);
+  return sums_->Launch(stream, pieces, static_cast<uint32_t>(used), batch.SumsAt(space));
 }
 
 Result ItemCodes::LaunchAns(StreamPointer stream, std::span<std::byte> room, const CodeWork& work,
@@ -261,19 +267,26 @@ Result ItemCodes::LaunchSums(StreamPointer stream, std::span<std::byte> room, co
                                      stream);
   auto* pieces = reinterpret_cast<Crc32Piece*>(room.data());
   const size_t most = room.size() / sizeof(Crc32Piece);
-  uint32_t used = 0;
+  const size_t first = batch.sum_next;
+  uint64_t fitting = 0, summed = 0;
   for (; batch.sum_next < batch.count; ++batch.sum_next) {
     const CodeItem& item = batch.items[batch.sum_next];
     if (item.stored == 0) continue;
-    const ChecksumStep whole = WholeOf(space + item.coded, item.stored);
-    const uint64_t more = PieceCount(whole);
-    if (used + more > most) break;
-    WritePieces(whole, static_cast<uint32_t>(batch.sum_next), pieces + used);
-    used += static_cast<uint32_t>(more);
+    fitting += PieceCount(WholeOf(space + item.coded, item.stored));
+    if (fitting > most) break;
+    summed += item.stored;
+  }
+  const uint32_t piece_bytes = PieceBytes(summed);
+  uint64_t used = 0;
+  for (size_t i = first; i < batch.sum_next; ++i) {
+    const CodeItem& item = batch.items[i];
+    if (item.stored == 0) continue;
+    used += WritePieces(WholeOf(space + item.coded, item.stored), static_cast<uint32_t>(i),
+                        piece_bytes, pieces + used);
   }
   arena_.Commit(used * sizeof(Crc32Piece));
   if (result != kSuccess || used == 0) return result;
-  return sums_->Launch(stream, pieces, used, batch.SumsAt(space));
+  return sums_->Launch(stream, pieces, static_cast<uint32_t>(used), batch.SumsAt(space));
 }
 
 std::span<std::byte> ItemCodes::ReserveWords(const CodeBatch& batch) {

@@ -18,7 +18,8 @@ static_assert(sizeof(Tile) == 24);
 
 /// What orbitkv_crc32 reads.
 struct Crc32Piece {
-  static constexpr uint32_t kBytesMax = 16384;
+  static constexpr uint32_t kBytesMin = 16 << 10;  // unless there are no more
+  static constexpr uint32_t kBytesMax = 64 << 10;
   uint64_t address;
   uint32_t bytes;
   uint32_t weight;

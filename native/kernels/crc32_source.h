@@ -2,7 +2,7 @@
 
 namespace orbitkv::kernels {
 
-/// CRC32 (IEEE) of pieces of at most 16 KiB, one warp a piece. A piece is {address, bytes, weight,
+/// CRC32 (IEEE) of pieces of at most 64 KiB, one warp a piece. A piece is {address, bytes, weight,
 /// result, 0}: its remainder, without the customary first and last inversion, times `weight` (the
 /// polynomial of what follows it in its sum) is added to results[result]. Addition is exclusive or,
 /// so the order of pieces does not matter.

@@ -376,7 +376,7 @@ static Result run_kernel(const Op *op) {
   uint32_t *results = (uint32_t *)op->results;
   for (size_t i = 0; i < op->bytes; ++i) {
     const struct Piece *p = pieces + i;
-    if (p->bytes == 0 || p->bytes > 16384 || !reaches(p->address, p->bytes)) return 700;
+    if (p->bytes == 0 || p->bytes > 65536 || !reaches(p->address, p->bytes)) return 700;
     if (!reaches((Address)(results + p->result), 4)) return 700;
     uint32_t crc = 0;
     for (uint32_t at = 0; at < p->bytes; ++at) {

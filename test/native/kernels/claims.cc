@@ -121,7 +121,10 @@ void ChecksumOnce(const Text& text, uint64_t seed) {
     steps.push_back({at, bytes, segment, stride});
     const size_t before = pieces.size();
     pieces.resize(before + cuda::PieceCount(steps.back()));
-    cuda::WritePieces(steps.back(), static_cast<uint32_t>(steps.size() - 1), &pieces[before]);
+    const uint32_t piece_bytes = cuda::Crc32Piece::kBytesMin << below(3);
+    const uint64_t written = cuda::WritePieces(
+        steps.back(), static_cast<uint32_t>(steps.size() - 1), piece_bytes, &pieces[before]);
+    pieces.resize(before + written);
   }
   std::vector<uint32_t> remainders(steps.size());
   device::Launch(1 + static_cast<uint32_t>(below(3)), 256, draw(), [&] {
