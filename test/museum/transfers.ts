@@ -69,7 +69,8 @@ export const TRANSFERS: readonly Exhibit[] = [
     id: 'PegaFlow#418',
     what: 'that a save has finished is a flag, not a count: the first of its copies sets it',
     where: 'DramWorker, answer of a save',
-    shows: /: (V1|V5|O2): /,
+    // Under a codec the Manager itself misses what the rest of the copies left.
+    shows: /: (V1|V5|O2): |a lane says of every copy what it left/,
     twin: { dramWorker: flagged() },
   }),
   simulation({

@@ -111,13 +111,13 @@ export function limitsOf(plan: Plan, models: readonly Model[], epoch: number): L
   }
 }
 
-/** Least blocks that a pool must have room for, so that phase two gets something back. */
-const POOL_BLOCKS_MIN = 3
+/** Blocks that an engine publishes and restores in phase two, at most: where no pool holds those of all, none gets them. */
+const PROBE_BLOCKS = 2
 
 /** What is coded takes less: a pool of as many blocks as without would never be full, nor lack room for what is refused. */
-function poolBlocksOf({ sizes, codec }: Plan): number {
-  if (codec.unfitOneIn > 0) return POOL_BLOCKS_MIN
-  return Math.max(POOL_BLOCKS_MIN, 1 + Math.ceil(sizes.poolBlocks / 2))
+function poolBlocksOf({ sizes, codec, engines }: Plan): number {
+  const least = Math.max(3, PROBE_BLOCKS * engines.length)
+  return codec.unfitOneIn > 0 ? least : Math.max(least, 1 + Math.ceil(sizes.poolBlocks / 2))
 }
 
 /** What the shipped selection makes of the plan's settings, on a machine where cuFile is native and everything registers. */
