@@ -1,11 +1,12 @@
 // What bench/codec measures on a GPU: one codec, one direction, on the product's own stream, beside
-// a copy of as many bytes by the driver and beside nvCOMP called bare. Everything begins on a
-// stream that is idle, and every time is the device's own, between two events.
+// a copy of as many bytes by the driver and beside nvCOMP called bare. Every time is the device's
+// own, between two events.
 //
 // Arguments: ordinal, items, bytes of an item, budget of the codec, "device" or "host": where the
-// stream's pool is, "mapped", "fed", "split"
-// or "own": where nvCOMP finds its arrays. Reads samples from standard
-// input, one a line:
+// stream's pool is, "mapped", "fed", "split" or "own": where nvCOMP finds its arrays, "idle" or
+// "busy": whether the stream has nothing to do when a sample is queued, or copies that last longer
+// than the processor takes to write down what the sample needs. Reads samples from standard input,
+// one a line:
 //
 //   copy encode|decode             the driver's copy of all items: from pages to the pool, and back
 //   crc encode                     checksums of all items, by kernel
@@ -99,6 +100,10 @@ const std::map<std::string, Coding> kFormats = {
     {"ans", {3, 1, 0, 0, 0, 0}},
 };
 
+/// Some 65 us of an H200 each.
+constexpr uint64_t kBusyBytes = uint64_t{128} << 20;
+constexpr int kBusyCopies = 8;
+
 /// A length of time on a stream.
 class Stopwatch {
  public:
@@ -106,9 +111,9 @@ class Stopwatch {
     driver.Require(driver.cuEventCreate(&from_, cuda::kEventTiming), "Cannot make an event");
     driver.Require(driver.cuEventCreate(&to_, cuda::kEventTiming), "Cannot make an event");
   }
+  /// Of `work`, which the stream does after what was queued before.
   template <class Work>
   double Nanoseconds(cuda::StreamPointer stream, Work&& work) {
-    driver_.Require(driver_.cuStreamSynchronize(stream), "Cannot wait for a stream");
     driver_.Require(driver_.cuEventRecord(from_, stream), "Cannot record an event");
     work();
     driver_.Require(driver_.cuEventRecord(to_, stream), "Cannot record an event");
@@ -133,9 +138,10 @@ struct Sample {
 class Bench {
  public:
   Bench(int32_t ordinal, size_t count, uint64_t bytes, uint64_t budget, bool device_pool,
-        AnsPlaces arrays)
+        AnsPlaces arrays, bool busy)
       : device_(cuda::DeviceAt(ordinal)), count_(count), bytes_(bytes) {
     device_.Enter();
+    if (busy) busy_ = cuda::AllocateMemory(device_.uuid(), 2 * kBusyBytes);
     watch_.emplace(device_.driver());
     pages_ = cuda::AllocateMemory(device_.uuid(), count * bytes);
     back_ = cuda::AllocateMemory(device_.uuid(), count * bytes);
@@ -173,6 +179,7 @@ class Bench {
     const uint64_t to = Address(encode ? pool_->base() : back_->base());
     const size_t all = count_ * bytes_;
     if (encode) last_.clear();
+    Before();
     const double ns = watch_->Nanoseconds(stream(), [&] {
       if (inside)
         Require(driver().cuMemcpyDtoDAsync(to, from, all, stream()));
@@ -190,6 +197,7 @@ class Bench {
       list.insert(list.end(), {static_cast<double>(page_number_), static_cast<double>(i * bytes_),
                                static_cast<double>(bytes_), static_cast<double>(bytes_),
                                static_cast<double>(bytes_)});
+    Before();
     Must(stream_->ChecksumMapped(0, list, 0) == 0, "checksums were refused");
     const double ns = Await(1);
     Must(results_[0] == Crc32Strided(0, content_.data(), bytes_, bytes_, bytes_),
@@ -287,6 +295,7 @@ class Bench {
     }
 
     Sample Encode() {
+      bench_.Before();
       const double ns = bench_.watch_->Nanoseconds(bench_.stream(), [&] {
         Check(functions_.compress(At<const void* const>(0), At<const size_t>(1), bench_.bytes_,
                                   bench_.count_, reinterpret_cast<void*>(temp_), temp_bytes_,
@@ -299,6 +308,7 @@ class Bench {
 
     Sample Decode() {
       if (!encoded_) Encode();
+      bench_.Before();
       const double ns = bench_.watch_->Nanoseconds(bench_.stream(), [&] {
         Check(functions_.decompress(At<const void* const>(2), At<const size_t>(3),
                                     At<const size_t>(1), At<size_t>(5), bench_.count_,
@@ -352,6 +362,14 @@ class Bench {
   void Require(cuda::Result result) const {
     driver().Require(result, "A call of the bench failed");
   }
+  /// What the stream does before a sample.
+  void Before() {
+    Require(driver().cuStreamSynchronize(stream()));
+    if (busy_ == nullptr) return;
+    const uint64_t from = Address(busy_->base());
+    for (int copy = 0; copy < kBusyCopies; ++copy)
+      Require(driver().cuMemcpyDtoDAsync(from + kBusyBytes, from, kBusyBytes, stream()));
+  }
   /// Of an item that is as long as the engine's.
   uint64_t room() const { return Up(bytes_, kSector); }
 
@@ -391,6 +409,7 @@ class Bench {
     for (size_t first = 0; first < count_; first += kJobItems) {
       const size_t here = std::min(kJobItems, count_ - first);
       const std::span<const double> part(list.data() + first * 7, here * 7);
+      Before();
       const int refused =
           encode ? stream_->Encode(0, part, 2 * first) : stream_->Decode(0, part, first);
       if (refused != 0) Die("a job was refused: " + std::to_string(refused));
@@ -423,6 +442,7 @@ class Bench {
   const size_t count_;
   const uint64_t bytes_;
   std::shared_ptr<Mapping> pages_, back_;
+  std::shared_ptr<Mapping> busy_;  // null: samples begin on an idle stream
   std::shared_ptr<Pool> pool_;
   std::shared_ptr<CompletionSink> sink_ = std::make_shared<CompletionSink>();
   std::vector<uint32_t> results_;
@@ -438,7 +458,8 @@ class Bench {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  if (argc != 7) Die("ordinal, items, bytes, budget, device or host, mapped, fed, split or own");
+  if (argc != 8)
+    Die("ordinal, items, bytes, budget, device or host, mapped, fed, split or own, idle or busy");
   if (const char* path = std::getenv("ORBITKV_NVCOMP_LIBRARY"); path != nullptr && *path != '\0') {
     const auto report = nvcomp::Library::Instance().Open(path);
     if (!report.available()) Die(std::string("nvCOMP: ") + report.reason + ": " + report.path);
@@ -446,7 +467,7 @@ int main(int argc, char** argv) try {
   const bool ans = nvcomp::Library::Instance().functions() != nullptr;
   Bench bench(std::atoi(argv[1]), std::strtoull(argv[2], nullptr, 10),
               std::strtoull(argv[3], nullptr, 10), std::strtoull(argv[4], nullptr, 10),
-              std::string(argv[5]) == "device", PlacesOf(argv[6]));
+              std::string(argv[5]) == "device", PlacesOf(argv[6]), std::string(argv[7]) == "busy");
   std::string line;
   while (std::getline(std::cin, line)) {
     std::istringstream words(line);

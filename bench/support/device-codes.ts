@@ -8,7 +8,8 @@ import { type Estimate, estimate, median, ratios, rounded } from './statistics.j
 /**
  * Question: what part of a copy of as many bytes do codecs and checksums of a GPU reach, and how much does ANS lose against
  * nvCOMP called bare? The product's own stream codes pages of bf16 values of a normal distribution, in jobs of 256 items,
- * and everything begins on an idle stream (bench/native/device_codes.cc). Controls of the same pair, sample by sample in
+ * on a stream that is idle, or busy with copies until the job is written down, as it is behind a read or other jobs
+ * (bench/native/device_codes.cc). Controls of the same pair, sample by sample in
  * turns: the driver's copy of all pages to the pool or back, and for ANS nvCOMP's own call on the same pages with its
  * arrays on the device. A pool on the device shows the codec; one in pinned memory what a lane gets, with the bus in it.
  * Does not show: an engine that works beside it, or jobs that follow one another.
@@ -23,6 +24,8 @@ interface Shape {
   readonly pool: 'device' | 'host'
   /** Where nvCOMP finds its arrays; `own`: as the product has it. */
   readonly arrays: (typeof ARRAYS)[number]
+  /** What the stream does when a job comes. */
+  readonly stream: 'idle' | 'busy'
 }
 
 const DEVICE_POOL = { budgetBytes: GIB, pool: 'device' } as const
@@ -30,10 +33,13 @@ const HOST_POOL = { budgetBytes: CODEC_BUDGET_BYTES, pool: 'host', arrays: 'own'
 const LARGE = { items: 256, itemBytes: MIB } as const
 const SMALL = { items: 64, itemBytes: 256 * KIB } as const
 const SHAPES: readonly Shape[] = [
-  ...[LARGE, SMALL].flatMap((size) => ARRAYS.map((arrays) => ({ ...size, ...DEVICE_POOL, arrays }))),
-  { ...LARGE, ...DEVICE_POOL, budgetBytes: CODEC_BUDGET_BYTES, arrays: 'own' },
-  { ...LARGE, ...HOST_POOL },
-  { ...SMALL, ...HOST_POOL },
+  ...[LARGE, SMALL].flatMap((size) => [
+    { ...size, ...DEVICE_POOL, arrays: 'own' as const, stream: 'busy' as const },
+    ...ARRAYS.map((arrays) => ({ ...size, ...DEVICE_POOL, arrays, stream: 'idle' as const })),
+  ]),
+  { ...LARGE, ...DEVICE_POOL, budgetBytes: CODEC_BUDGET_BYTES, arrays: 'own', stream: 'busy' },
+  { ...LARGE, ...HOST_POOL, stream: 'idle' },
+  { ...SMALL, ...HOST_POOL, stream: 'idle' },
 ]
 const DIRECTIONS = ['encode', 'decode'] as const
 const CODECS = ['fp8', 'turboquant-4', 'turboquant-3', 'ans'] as const
@@ -53,9 +59,9 @@ export async function deviceCodes(options: BenchOptions, say: (line: string) => 
   const program = linkControl('device_codes')
   const rows = []
   for (const shape of SHAPES) {
-    const { items, itemBytes, budgetBytes, pool, arrays } = shape
+    const { items, itemBytes, budgetBytes, pool, arrays, stream } = shape
     const ordinal = options.device.slice('cuda:'.length)
-    const control = new RawControl(program, [ordinal, items, itemBytes, budgetBytes, pool, arrays])
+    const control = new RawControl(program, [ordinal, items, itemBytes, budgetBytes, pool, arrays, stream])
     const { times, stored } = await sample(control, options.pairs, arrays === 'own' ? CODECS : ['ans'])
     await control.close()
     for (const direction of DIRECTIONS) {
@@ -127,7 +133,7 @@ function short({ median: middle, low, high }: Estimate): Estimate {
 
 function lineOf(row: ReturnType<typeof rowOf>): string {
   const size = row.itemBytes >= MIB ? `${row.itemBytes / MIB} MiB` : `${row.itemBytes / KIB} KiB`
-  const where = `${row.items} x ${size}, ${row.pool} pool, ${row.budgetBytes / MIB} MiB, arrays ${row.arrays}`
+  const where = `${row.items} x ${size}, ${row.pool} pool, ${row.budgetBytes / MIB} MiB, arrays ${row.arrays}, ${row.stream}`
   const { ofCopy } = row
   const copy = `${ofCopy.median} of a copy [${ofCopy.low}..${ofCopy.high}]`
   const bare =

@@ -32,7 +32,7 @@ const std::array<uint32_t, 1024>& Powers() {
 }
 
 /// Launches that cover so much have pieces of kBytesMax.
-constexpr uint64_t kManyBytes = uint64_t{128} << 20;
+constexpr uint64_t kManyBytes = uint64_t{192} << 20;
 
 uint64_t PiecesOf(uint64_t bytes, uint64_t piece_bytes) {
   return (bytes + piece_bytes - 1) / piece_bytes;

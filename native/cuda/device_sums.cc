@@ -44,9 +44,10 @@ Result DeviceSums::Launch(StreamPointer stream, std::span<std::byte> room,
   launched_ = {0, remainders, steps.first(sums), first_result};
   *count = sums;
   const Driver& driver = device_.driver();
-  Result result = driver.cuMemsetD8Async(sums_, 0, sums * kSumBytes, stream);
-  if (result == kSuccess)
-    result = pieces_.Launch(stream, pieces, static_cast<uint32_t>(used), sums_);
+  const auto fed = static_cast<uint32_t>(used);
+  Result result = pieces_.Feed(stream, pieces, fed);
+  if (result == kSuccess) result = driver.cuMemsetD8Async(sums_, 0, sums * kSumBytes, stream);
+  if (result == kSuccess) result = pieces_.Launch(stream, fed, sums_);
   if (result == kSuccess)
     result = driver.cuMemcpyDtoHAsync(remainders, sums_, sums * kSumBytes, stream);
   return result;

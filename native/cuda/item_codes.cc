@@ -13,8 +13,8 @@ namespace orbitkv::cuda {
 namespace {
 
 constexpr size_t kAlign = 128;
-/// Blocks for each multiprocessor: of 8 warps, as many as their registers allow at once.
-constexpr uint32_t kCodeBlocks = 4;
+/// Blocks for each multiprocessor: of 8 warps, twice as many as their registers allow at once.
+constexpr uint32_t kCodeBlocks = 8;
 
 /// Behind what the kernel of a batch reads.
 size_t PiecesAt(const CodeBatch& batch) {
@@ -149,21 +149,24 @@ Result ItemCodes::Launch(StreamPointer stream, std::span<std::byte> room, const 
   }
   if (batch.powers > 0)
     std::copy_n(Fp8Powers().begin(), batch.powers, flags + 2 * static_cast<size_t>(count));
+  uint32_t used = 0;
+  if (encodes && summed > 0) {
+    const uint32_t piece_bytes = PieceBytes(summed);
+    for (uint32_t i = 0; i < count; ++i)
+      if (SumsApart(items[i]))
+        used += static_cast<uint32_t>(
+            WritePieces(WholeOf(items[i].coded, items[i].stored), i, piece_bytes, pieces + used));
+  }
   arena_.Commit(room.size());
   Result result = driver_.cuMemcpyHtoDAsync(space, items, batch.head_bytes(), stream);
+  if (result == kSuccess && used > 0) result = sums_->Feed(stream, pieces, used);
   if (result != kSuccess) return result;
   const CodeKernel& kernel = *device_.LoadCodeKernel(batch.program);
   const uint32_t blocks = device_.multiprocessors() * kCodeBlocks;
   result = encodes ? kernel.Encode(stream, space, count, batch.units, batch.FlagsAt(space), blocks)
                    : kernel.Decode(stream, space, count, batch.units, batch.FlagsAt(space), blocks);
-  if (result != kSuccess || !encodes || summed == 0) return result;
-  // The device is at work: what it does next is written down meanwhile.
-  const uint32_t piece_bytes = PieceBytes(summed);
-  uint64_t used = 0;
-  for (uint32_t i = 0; i < count; ++i)
-    if (SumsApart(items[i]))
-      used += WritePieces(WholeOf(items[i].coded, items[i].stored), i, piece_bytes, pieces + used);
-  return sums_->Launch(stream, pieces, static_cast<uint32_t>(used), batch.SumsAt(space));
+  if (result != kSuccess || used == 0) return result;
+  return sums_->Launch(stream, used, batch.SumsAt(space));
 }
 
 Result ItemCodes::LaunchAns(StreamPointer stream, std::span<std::byte> room, const CodeWork& work,
@@ -286,7 +289,9 @@ Result ItemCodes::LaunchSums(StreamPointer stream, std::span<std::byte> room, co
   }
   arena_.Commit(used * sizeof(Crc32Piece));
   if (result != kSuccess || used == 0) return result;
-  return sums_->Launch(stream, pieces, static_cast<uint32_t>(used), batch.SumsAt(space));
+  const auto fed = static_cast<uint32_t>(used);
+  result = sums_->Feed(stream, pieces, fed);
+  return result == kSuccess ? sums_->Launch(stream, fed, batch.SumsAt(space)) : result;
 }
 
 std::span<std::byte> ItemCodes::ReserveWords(const CodeBatch& batch) {

@@ -13,11 +13,11 @@ PieceSums::PieceSums(CudaDevice& device, const Kernels& kernels)
       kernels_(kernels),
       memory_(device.Allocate(kPiecesMax * sizeof(Crc32Piece), &pieces_)) {}
 
-Result PieceSums::Launch(StreamPointer stream, const Crc32Piece* pieces, uint32_t count,
-                         DeviceAddress sums) const {
-  const size_t bytes = count * sizeof(Crc32Piece);
-  const Result fed = device_.driver().cuMemcpyHtoDAsync(pieces_, pieces, bytes, stream);
-  if (fed != kSuccess) return fed;
+Result PieceSums::Feed(StreamPointer stream, const Crc32Piece* pieces, uint32_t count) const {
+  return device_.driver().cuMemcpyHtoDAsync(pieces_, pieces, count * sizeof(Crc32Piece), stream);
+}
+
+Result PieceSums::Launch(StreamPointer stream, uint32_t count, DeviceAddress sums) const {
   return kernels_.Crc32(stream, pieces_, count, sums, device_.multiprocessors() * kBlocks);
 }
 

@@ -20,10 +20,12 @@ class PieceSums {
   /// The device is entered. Throws SystemError.
   PieceSums(CudaDevice& device, const Kernels& kernels);
 
-  /// Adds the remainders of `count` pieces, at most kPiecesMax, to `sums`. `pieces` are pinned
-  /// memory, and stay as they are until the stream has passed this.
-  Result Launch(StreamPointer stream, const Crc32Piece* pieces, uint32_t count,
-                DeviceAddress sums) const;
+  /// Brings `count` pieces, at most kPiecesMax, to the device. They lie in pinned memory, and stay
+  /// as they are until the stream has passed this. Before other kernels is the place for it:
+  /// between two kernels they would wait for each other.
+  Result Feed(StreamPointer stream, const Crc32Piece* pieces, uint32_t count) const;
+  /// Adds the remainders of the pieces that were fed last to `sums`.
+  Result Launch(StreamPointer stream, uint32_t count, DeviceAddress sums) const;
 
  private:
   const CudaDevice& device_;

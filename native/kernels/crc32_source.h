@@ -32,17 +32,17 @@ static __device__ __forceinline__ u32 times(u32 a, u32 b) {
   return product;
 }
 
-// The product with a constant: `table` holds those of all values of each half byte, this lane's copy.
-static __device__ __forceinline__ u32 step(const u32* table, u32 x) {
-  const u32* const a = table + ((x << 5) & 0x1e0u);
-  const u32* const b = table + ((x << 1) & 0x1e0u);
-  const u32* const c = table + ((x >> 3) & 0x1e0u);
-  const u32* const d = table + ((x >> 7) & 0x1e0u);
-  const u32* const e = table + ((x >> 11) & 0x1e0u);
-  const u32* const f = table + ((x >> 15) & 0x1e0u);
-  const u32* const g = table + ((x >> 19) & 0x1e0u);
-  const u32* const h = table + ((x >> 23) & 0x1e0u);
-  return (a[0] ^ b[512] ^ c[1024]) ^ (d[1536] ^ e[2048] ^ f[2560]) ^ (g[3072] ^ h[3584]);
+// The product with a constant: `bytes` are the tables of both constants, `table` where this one's begin and `lane` where
+// the lane's copy of an entry is, all in bytes.
+static __device__ __forceinline__ u32 entry(const char* bytes, u32 half, u32 lane, u32 table) {
+  return *(const u32*)(bytes + ((half & 0x780u) | lane) + table);
+}
+static __device__ __forceinline__ u32 step(const char* bytes, u32 x, u32 lane, u32 table) {
+  return (entry(bytes, x << 7, lane, table) ^ entry(bytes, x << 3, lane, table + 2048) ^
+          entry(bytes, x >> 1, lane, table + 4096)) ^
+         (entry(bytes, x >> 5, lane, table + 6144) ^ entry(bytes, x >> 9, lane, table + 8192) ^
+          entry(bytes, x >> 13, lane, table + 10240)) ^
+         (entry(bytes, x >> 17, lane, table + 12288) ^ entry(bytes, x >> 21, lane, table + 14336));
 }
 
 // 16 bytes at `at`; those before `first` count as zeros and are not read.
@@ -75,44 +75,52 @@ static __device__ const u32 weights[32] = {
   0xa06a2517u, 0x80000000u,
 };
 
+// Where the tables of x^32 and of x^4000 begin: from one word of 16 bytes to the next, and from a tile's last word to
+// the next tile's first. Each: 8 half bytes, 16 values, 32 lanes.
+#define NEAR 0u
+#define FAR 16384u
+
+// The remainder of one lane's column of tiles. `WIDE`: its bytes are at multiples of 16.
+template <bool WIDE>
+static __device__ __forceinline__ u32 column(const char* bytes, u64 at, u64 first, u32 tiles, u32 lane) {
+  uint4 next = sixteen(at, first);
+  u32 crc = 0;
+  for (u32 tile = 1;; ++tile) {
+    const uint4 v = next;
+    at += 512;
+    if (tile < tiles) next = WIDE ? *(const uint4*)at : sixteen(at, first);
+    crc = step(bytes, crc ^ v.x, lane, NEAR) ^ v.y;
+    crc = step(bytes, crc, lane, NEAR) ^ v.z;
+    crc = step(bytes, crc, lane, NEAR) ^ v.w;
+    if (tile == tiles) return step(bytes, crc, lane, NEAR);
+    crc = step(bytes, crc, lane, FAR);
+  }
+}
+
 extern "C" __global__ void __launch_bounds__(256)
 orbitkv_crc32(const Piece* pieces, u32 count, u32* results) {
-  // By x^32, from one word of 16 bytes to the next; then by x^4000, from a tile's last word to the next
-  // tile's first. Each: 8 half bytes, 16 values, 32 lanes.
-  __shared__ u32 tables[2][4096];
+  __shared__ u32 tables[8192];
   const u32 id = threadIdx.x;
-  const u32 set = id >> 7;
-  const u32 product = times((id & 15u) << (4 * ((id >> 4) & 7u)), set ? 0x1cc717f9u : 0xedb88320u);
-  for (u32 i = 0; i < 32; ++i) tables[set][(id & 127u) * 32 + (i + id) % 32] = product;
+  const u32 product = times((id & 15u) << (4 * ((id >> 4) & 7u)), id < 128 ? 0xedb88320u : 0x1cc717f9u);
+  for (u32 i = 0; i < 32; ++i) tables[id * 32 + (i + id) % 32] = product;
   __syncthreads();
 
+  const char* const bytes = (const char*)tables;
   const u32 lane = id % 32;
-  const u32* const near = tables[0] + lane;
-  const u32* const far = tables[1] + lane;
   const u32 warps = gridDim.x * (blockDim.x / 32);
-  const u32 lane_weight = weights[lane];
   for (u32 p = blockIdx.x + gridDim.x * (id / 32); p < count; p += warps) {
     u64 field = 0;
     if (lane < 3) field = ((const volatile u64*)(pieces + p))[lane];
     const u64 address = __shfl_sync(0xffffffffu, field, 0);
     const u64 sizes = __shfl_sync(0xffffffffu, field, 1);
     const u64 place = __shfl_sync(0xffffffffu, field, 2);
-    const u32 bytes = (u32)sizes;
+    const u64 end = address + (u32)sizes;
     const u32 weight = (u32)(sizes >> 32);
-    const u32 tiles = (bytes + 511) / 512;
-    u64 at = address + bytes - (u64)tiles * 512 + lane * 16;
-    u32 crc = 0;
-    uint4 next = sixteen(at, address);
-    for (u32 tile = 0; tile < tiles; ++tile) {
-      const uint4 v = next;
-      at += 512;
-      if (tile + 1 < tiles) next = sixteen(at, address);
-      crc = (tile ? step(far, crc) : 0) ^ v.x;
-      crc = step(near, crc) ^ v.y;
-      crc = step(near, crc) ^ v.z;
-      crc = step(near, crc) ^ v.w;
-    }
-    crc = times(step(near, crc), lane_weight);
+    const u32 tiles = ((u32)sizes + 511) / 512;
+    const u64 at = end - (u64)tiles * 512 + lane * 16;
+    u32 crc = end % 16 == 0 ? column<true>(bytes, at, address, tiles, lane * 4)
+                            : column<false>(bytes, at, address, tiles, lane * 4);
+    crc = times(crc, weights[lane]);
 #pragma unroll
     for (int offset = 16; offset > 0; offset /= 2) crc ^= __shfl_xor_sync(0xffffffffu, crc, offset);
     if (lane == 0) atomicXor(results + (u32)place, times(crc, weight));

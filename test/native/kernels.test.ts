@@ -56,10 +56,10 @@ const TWINS: readonly Twin[] = [
   twin('padding that stays', 'move', 'if (source == 0) zero(target, bytes, lane)', 'if (source == 0) return'),
   twin('the weight of another lane', 'crc32', 'weights[lane]', 'weights[lane ^ 1]'),
   twin('a table that nobody waits for', 'crc32', '= product;\n  __syncthreads();', '= product;'),
-  twin('one step for both distances', 'crc32', 'step(far, crc)', 'step(near, crc)'),
+  twin('one step for both distances', 'crc32', 'crc, lane, FAR)', 'crc, lane, NEAR)'),
   twin('bytes in front of a piece', 'crc32', 'if (byte >= first) words', 'if (byte + 16 > first) words'),
-  twin('wide reads whatever the alignment', 'crc32', 'at >= first && at % 16 == 0', 'at >= first && at % 4 == 0'),
-  twin('a tile that is read twice', 'crc32', 'at += 512;', 'at += tile ? 512 : 0;'),
+  twin('wide reads whatever the alignment', 'crc32', 'end % 16 == 0 ?', 'end % 4 == 0 ?'),
+  twin('a tile that is read twice', 'crc32', 'at += 512;', 'at += tile == 1 ? 0 : 512;'),
 ]
 
 const right = { move: textOf('move'), crc32: textOf('crc32') }
