@@ -120,12 +120,22 @@ bool ItemIsGood(std::span<const double> item) {
   return last <= WideOf(kMappingBytes);
 }
 
+/// Of items that name memory of another target this one knows nothing.
+bool NamesAnothersMapping(std::span<const double> items) {
+  for (size_t at = 0; at < items.size(); at += kItemFields)
+    if (IsWhole(items[at]) && items[at] != TheMemory().mapping && items[at] <= INT32_MAX &&
+        EngineMemory::Instance().FindMapping(static_cast<int32_t>(items[at])) != nullptr)
+      return true;
+  return false;
+}
+
 /// An input is the items, then the firsts of two granules and their end.
 Breach CheckTemplates(std::span<const std::byte> input, bool weak) {
   const std::vector<double> list = DoublesOf(input);
   const size_t granules = std::min<size_t>(list.size(), 3);
   const std::span<const double> items = std::span(list).first(list.size() - granules);
   const std::span<const double> firsts = std::span(list).last(granules);
+  if (NamesAnothersMapping(items)) return std::nullopt;
   const auto count = static_cast<double>(items.size() / kItemFields);
   bool good = items.size() % kItemFields == 0 && granules >= 2 && AllWhole(firsts) &&
               firsts.front() == 0 && firsts.back() == count;
