@@ -32,12 +32,22 @@ static __device__ __forceinline__ u32 times(u32 a, u32 b) {
   return product;
 }
 
-// The product with a constant: `bytes` are the tables of both constants, `table` where this one's begin and `lane` where
-// the lane's copy of an entry is, all in bytes.
+// Tables of the products with two constants, x^32 and another, one after the other: 8 half bytes, 16 values, 32 lanes.
+// A block of 256 threads fills them; a barrier has to follow.
+#define NEAR 0u
+#define FAR 16384u
+static __device__ __forceinline__ void fill(u32* tables, u32 id, u32 other) {
+  const u32 product = times((id & 15u) << (4 * ((id >> 4) & 7u)), id < 128 ? 0xedb88320u : other);
+  for (u32 i = 0; i < 32; ++i) tables[id * 32 + (i + id) % 32] = product;
+}
+
+// The product of `x` with the constant whose table begins at byte `table`, NEAR or FAR; `lane` is where the lane's copy of
+// an entry is, in bytes.
 static __device__ __forceinline__ u32 entry(const char* bytes, u32 half, u32 lane, u32 table) {
   return *(const u32*)(bytes + ((half & 0x780u) | lane) + table);
 }
-static __device__ __forceinline__ u32 step(const char* bytes, u32 x, u32 lane, u32 table) {
+static __device__ __forceinline__ u32 step(const u32* tables, u32 x, u32 lane, u32 table) {
+  const char* const bytes = (const char*)tables;
   return (entry(bytes, x << 7, lane, table) ^ entry(bytes, x << 3, lane, table + 2048) ^
           entry(bytes, x >> 1, lane, table + 4096)) ^
          (entry(bytes, x >> 5, lane, table + 6144) ^ entry(bytes, x >> 9, lane, table + 8192) ^
@@ -75,25 +85,20 @@ static __device__ const u32 weights[32] = {
   0xa06a2517u, 0x80000000u,
 };
 
-// Where the tables of x^32 and of x^4000 begin: from one word of 16 bytes to the next, and from a tile's last word to
-// the next tile's first. Each: 8 half bytes, 16 values, 32 lanes.
-#define NEAR 0u
-#define FAR 16384u
-
 // The remainder of one lane's column of tiles. `WIDE`: its bytes are at multiples of 16.
 template <bool WIDE>
-static __device__ __forceinline__ u32 column(const char* bytes, u64 at, u64 first, u32 tiles, u32 lane) {
+static __device__ __forceinline__ u32 column(const u32* tables, u64 at, u64 first, u32 tiles, u32 lane) {
   uint4 next = sixteen(at, first);
   u32 crc = 0;
   for (u32 tile = 1;; ++tile) {
     const uint4 v = next;
     at += 512;
     if (tile < tiles) next = WIDE ? *(const uint4*)at : sixteen(at, first);
-    crc = step(bytes, crc ^ v.x, lane, NEAR) ^ v.y;
-    crc = step(bytes, crc, lane, NEAR) ^ v.z;
-    crc = step(bytes, crc, lane, NEAR) ^ v.w;
-    if (tile == tiles) return step(bytes, crc, lane, NEAR);
-    crc = step(bytes, crc, lane, FAR);
+    crc = step(tables, crc ^ v.x, lane, NEAR) ^ v.y;
+    crc = step(tables, crc, lane, NEAR) ^ v.z;
+    crc = step(tables, crc, lane, NEAR) ^ v.w;
+    if (tile == tiles) return step(tables, crc, lane, NEAR);
+    crc = step(tables, crc, lane, FAR);
   }
 }
 
@@ -101,11 +106,10 @@ extern "C" __global__ void __launch_bounds__(256)
 orbitkv_crc32(const Piece* pieces, u32 count, u32* results) {
   __shared__ u32 tables[8192];
   const u32 id = threadIdx.x;
-  const u32 product = times((id & 15u) << (4 * ((id >> 4) & 7u)), id < 128 ? 0xedb88320u : 0x1cc717f9u);
-  for (u32 i = 0; i < 32; ++i) tables[id * 32 + (i + id) % 32] = product;
+  // By x^4000 from a tile's last word of a lane to the next tile's first.
+  fill(tables, id, 0x1cc717f9u);
   __syncthreads();
 
-  const char* const bytes = (const char*)tables;
   const u32 lane = id % 32;
   const u32 warps = gridDim.x * (blockDim.x / 32);
   for (u32 p = blockIdx.x + gridDim.x * (id / 32); p < count; p += warps) {
@@ -118,8 +122,8 @@ orbitkv_crc32(const Piece* pieces, u32 count, u32* results) {
     const u32 weight = (u32)(sizes >> 32);
     const u32 tiles = ((u32)sizes + 511) / 512;
     const u64 at = end - (u64)tiles * 512 + lane * 16;
-    u32 crc = end % 16 == 0 ? column<true>(bytes, at, address, tiles, lane * 4)
-                            : column<false>(bytes, at, address, tiles, lane * 4);
+    u32 crc = end % 16 == 0 ? column<true>(tables, at, address, tiles, lane * 4)
+                            : column<false>(tables, at, address, tiles, lane * 4);
     crc = times(crc, weights[lane]);
 #pragma unroll
     for (int offset = 16; offset > 0; offset /= 2) crc ^= __shfl_xor_sync(0xffffffffu, crc, offset);

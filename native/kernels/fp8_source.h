@@ -89,11 +89,11 @@ static __device__ __forceinline__ Part part_of(const Item& item, u32 unit) {
   return {item.page + begin, item.coded + begin / 2, bytes, item.bytes - begin - bytes};
 }
 
-// What sums codes as they are made: tables of step() for this lane, from a word of 8 bytes to the next and from there to
-// the same lane's next 8, and the power of x that this lane's column is followed by.
+// What sums codes as they are made: tables of step(), from a word of 8 bytes to the next and from there to the same lane's
+// next 8, where this lane's copies are, and the power of x that its column is followed by.
 struct Sums {
-  const u32* near;
-  const u32* far;
+  const u32* tables;
+  u32 lane;
   u32 lane_weight;
   u32* sums;
   const u32* powers;
@@ -123,7 +123,7 @@ static __device__ __forceinline__ u32 encode_steps(const Part& part, u32 steps, 
         const u32 low = encode_two(v[k].x, bf16) | (encode_two(v[k].y, bf16) << 16);
         const u32 high = encode_two(v[k].z, bf16) | (encode_two(v[k].w, bf16) << 16);
         to[k * 32] = make_uint2(low, high);
-        if (SUMMED) crc = step(sums.near, step(sums.far, crc) ^ low) ^ high;
+        if (SUMMED) crc = step(sums.tables, step(sums.tables, crc, sums.lane, FAR) ^ low, sums.lane, NEAR) ^ high;
       }
       from += FP8_FLIGHT * 32;
       to += FP8_FLIGHT * 32;
@@ -142,7 +142,7 @@ static __device__ __forceinline__ bool encode_fp8(const Item& item, u32 index, u
     // Such an item has nothing but whole steps.
     u32 crc = encode_steps<bf16, true>(part, steps, lane, sums, bad);
     const u32 power = sums.powers[part.behind / FP8_STEP];
-    crc = times(step(sums.near, crc), sums.lane_weight);
+    crc = times(step(sums.tables, crc, sums.lane, NEAR), sums.lane_weight);
     EACH for (int offset = 16; offset > 0; offset /= 2) crc ^= __shfl_xor_sync(FULL, crc, offset);
     if (lane == 0) atomicXor(sums.sums + index, times(crc, power));
     return bad != 0;
@@ -208,14 +208,12 @@ static __device__ __forceinline__ bool decode_fp8(const Item& item, u32 unit, u3
 extern "C" __global__ void __launch_bounds__(256, __CUDA_ARCH__ >= 890 ? 4 : 3)
 orbitkv_fp8_encode(const Item* items, u32 count, u32 units, u32* flags) {
   // As orbitkv_crc32 has them, by x^32 and by x^2016: a step's columns are 256 bytes apart.
-  __shared__ u32 tables[2][4096];
+  __shared__ u32 tables[8192];
   const u32 id = threadIdx.x;
-  const u32 set = id >> 7;
-  const u32 product = times((id & 15u) << (4 * ((id >> 4) & 7u)), set ? 0x99168a18u : 0xedb88320u);
-  for (u32 i = 0; i < 32; ++i) tables[set][(id & 127u) * 32 + (i + id) % 32] = product;
   // The barrier that they need is in for_each_unit().
+  fill(tables, id, 0x99168a18u);
   const u32* const powers = flags + 2 * count;
-  const Sums sums = {tables[0] + id % 32, tables[1] + id % 32, powers[id % 32], flags + count, powers + 32};
+  const Sums sums = {tables, id % 32 * 4, powers[id % 32], flags + count, powers + 32};
   for_each_unit(items, count, units, flags, [sums](const Item& item, u32 index, u32 unit, u32 lane) {
     zero_behind(item, unit, lane);
     return is_bf16(item) ? encode_fp8<true>(item, index, unit, lane, sums) : encode_fp8<false>(item, index, unit, lane, sums);

@@ -55,7 +55,7 @@ const TWINS: readonly Twin[] = [
   twin('no last byte', 'move', 'if (done < bytes) bytes_of', 'if (done + 1 < bytes) bytes_of'),
   twin('padding that stays', 'move', 'if (source == 0) zero(target, bytes, lane)', 'if (source == 0) return'),
   twin('the weight of another lane', 'crc32', 'weights[lane]', 'weights[lane ^ 1]'),
-  twin('a table that nobody waits for', 'crc32', '= product;\n  __syncthreads();', '= product;'),
+  twin('a table that nobody waits for', 'crc32', 'u);\n  __syncthreads();', 'u);'),
   twin('one step for both distances', 'crc32', 'crc, lane, FAR)', 'crc, lane, NEAR)'),
   twin('bytes in front of a piece', 'crc32', 'if (byte >= first) words', 'if (byte + 16 > first) words'),
   twin('wide reads whatever the alignment', 'crc32', 'end % 16 == 0 ?', 'end % 4 == 0 ?'),
