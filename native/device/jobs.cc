@@ -107,6 +107,17 @@ bool IsShaped(uint64_t bytes, uint64_t segment_bytes, uint64_t segment_stride) {
          bytes % segment_stride == 0;
 }
 
+/// The items that a COPY descriptor names, on a page that all of them have.
+int FindRun(const uint64_t (&copy)[kCopyFields], int32_t device, TemplatesInUse& templates,
+            ItemRun* run) {
+  const CopyTemplate* found = templates.Find(copy[kTemplate]);
+  if (found != nullptr && found->device() != device) return -EXDEV;
+  if (found == nullptr || !found->Run(copy[kGranule], copy[kFirstItem], copy[kItemCount], run) ||
+      copy[kPage] >= run->page_count)
+    return -EINVAL;
+  return 0;
+}
+
 }  // namespace
 
 int DecodeCopies(std::span<const double> descriptors, std::shared_ptr<Pool> pool, int32_t device,
@@ -117,13 +128,9 @@ int DecodeCopies(std::span<const double> descriptors, std::shared_ptr<Pool> pool
   for (size_t at = 0; at < descriptors.size(); at += kCopyFields) {
     uint64_t copy[kCopyFields];
     if (!ReadFields(descriptors.subspan(at, kCopyFields), copy)) return -EINVAL;
-    const CopyTemplate* found = templates.Find(copy[kTemplate]);
     ItemRun run;
-    if (found != nullptr && found->device() != device) return -EXDEV;
-    if (found == nullptr || !found->Run(copy[kGranule], copy[kFirstItem], copy[kItemCount], &run))
-      return -EINVAL;
-    if (copy[kStoredBytes] != 0 || copy[kPage] >= run.page_count ||
-        !pool->Contains(copy[kPoolOffset], run.extent_bytes))
+    if (const int refused = FindRun(copy, device, templates, &run); refused != 0) return refused;
+    if (copy[kStoredBytes] != 0 || !pool->Contains(copy[kPoolOffset], run.extent_bytes))
       return -EINVAL;
     job->steps.push_back({run.items, copy[kPage], pool->base() + copy[kPoolOffset]});
     job->bytes += run.bytes;
@@ -140,17 +147,14 @@ int DecodeCodes(std::span<const double> descriptors, CodeDirection direction,
   for (size_t at = 0; at < descriptors.size(); at += kCopyFields) {
     uint64_t copy[kCopyFields];
     if (!ReadFields(descriptors.subspan(at, kCopyFields), copy)) return -EINVAL;
-    const CopyTemplate* found = templates.Find(copy[kTemplate]);
     ItemRun run;
-    if (found != nullptr && found->device() != device) return -EXDEV;
-    if (found == nullptr || !found->Run(copy[kGranule], copy[kFirstItem], copy[kItemCount], &run))
-      return -EINVAL;
+    if (const int refused = FindRun(copy, device, templates, &run); refused != 0) return refused;
     const TemplateItem& item = run.items.front();
     const uint64_t stored = copy[kStoredBytes];
     const bool fits =
         direction == CodeDirection::kEncode ? stored % kCodedAlign == 0 : stored < item.bytes;
     if (run.items.size() != 1 || item.coding.raw() || stored == 0 || !fits ||
-        copy[kPage] >= run.page_count || !pool->Contains(copy[kPoolOffset], stored))
+        !pool->Contains(copy[kPoolOffset], stored))
       return -EINVAL;
     job->steps.push_back({&item, item.Page(copy[kPage]), pool->base() + copy[kPoolOffset], stored});
     job->bytes += item.bytes;
