@@ -36,6 +36,17 @@ T* Seen(const AnsArrays& arrays, DeviceAddress address, size_t word) {
   return reinterpret_cast<T*>(address + arrays.Offset(word));
 }
 
+/// Asks nvCOMP anew only when something else was asked last.
+template <class Asked, class Ask>
+uint64_t TempBytes(Asked& asked, size_t count, uint64_t chunk_bytes_max, Ask&& ask) {
+  if (asked.count != count || asked.chunk_bytes != chunk_bytes_max) {
+    size_t temp = 0;
+    if (ask(&temp) != kOk) return AnsCodes::kRefused;
+    asked = {count, chunk_bytes_max, temp};
+  }
+  return asked.answer;
+}
+
 }  // namespace
 
 void AnsArrays::Fill(std::span<const AnsChunk> chunks) const {
@@ -65,27 +76,17 @@ uint64_t AnsCodes::RoomBytes(Type type, uint64_t chunk_bytes) {
 }
 
 uint64_t AnsCodes::EncodeTempBytes(Type type, size_t count, uint64_t chunk_bytes_max) {
-  Asked& asked = encode_temps_[PlaceOf(type)];
-  if (asked.count != count || asked.chunk_bytes != chunk_bytes_max) {
-    size_t temp = 0;
-    const Status status = nvcomp_.compress_temp_bytes(count, chunk_bytes_max, Compressing(type),
-                                                      &temp, count * chunk_bytes_max);
-    if (status != kOk) return kRefused;
-    asked = {count, chunk_bytes_max, temp};
-  }
-  return asked.answer;
+  return TempBytes(encode_temps_[PlaceOf(type)], count, chunk_bytes_max, [&](size_t* temp) {
+    return nvcomp_.compress_temp_bytes(count, chunk_bytes_max, Compressing(type), temp,
+                                       count * chunk_bytes_max);
+  });
 }
 
 uint64_t AnsCodes::DecodeTempBytes(Type type, size_t count, uint64_t chunk_bytes_max) {
-  Asked& asked = decode_temps_[PlaceOf(type)];
-  if (asked.count != count || asked.chunk_bytes != chunk_bytes_max) {
-    size_t temp = 0;
-    const Status status = nvcomp_.decompress_temp_bytes(count, chunk_bytes_max, Decompressing(type),
-                                                        &temp, count * chunk_bytes_max);
-    if (status != kOk) return kRefused;
-    asked = {count, chunk_bytes_max, temp};
-  }
-  return asked.answer;
+  return TempBytes(decode_temps_[PlaceOf(type)], count, chunk_bytes_max, [&](size_t* temp) {
+    return nvcomp_.decompress_temp_bytes(count, chunk_bytes_max, Decompressing(type), temp,
+                                         count * chunk_bytes_max);
+  });
 }
 
 Status AnsCodes::Encode(StreamPointer stream, Type type, std::span<const AnsChunk> chunks,
