@@ -2,6 +2,7 @@ import { ERROR_CODES } from '../../shared/base/errors.js'
 import { invariant, unreachable } from '../../shared/base/invariant.js'
 import type { Tally } from '../../shared/base/tally.js'
 import { type CodecOp, CodecTally } from '../../shared/codec/lane-series.js'
+import { codedPartStatus } from '../../shared/codec/part-failure.js'
 import { CHECKSUM, COPY } from '../../shared/layout/descriptors.js'
 import { EMPTY_LIST, type List, listOf } from '../../shared/layout/records.js'
 import { type FinishSlot, finishSlot } from '../../shared/layout/slot-results.js'
@@ -228,7 +229,7 @@ export class DramWorkerMachine {
   #failed({ kind }: QueuedPart<Job>, result: number): number {
     if (kind !== 'encode' && kind !== 'decode') return ERROR_CODES.io_copy_failed
     this.#codec.batchFailed(kind)
-    return result === NO_WORKSPACE ? ERROR_CODES.capacity_codec : ERROR_CODES.io_copy_failed
+    return codedPartStatus(result)
   }
 
   /** Keeps what a part says of its descriptors; not ok when a decoding found that some are none. */
@@ -336,9 +337,6 @@ export class DramWorkerMachine {
 
 /** Parts of restores that may go before a waiting save: a save ends, however many restores come. */
 const RESTORE_BURST = 4
-
-/** -ENOMEM: what a codec says when an item does not fit its workspace. */
-const NO_WORKSPACE = -12
 
 export type DramWorkerInput =
   | { readonly kind: 'request'; readonly request: DramWorkerRequest }

@@ -2,6 +2,7 @@ import { ERROR_CODES, errorCodeName, provesLoss } from '../../shared/base/errors
 import { invariant, unreachable } from '../../shared/base/invariant.js'
 import type { Tally } from '../../shared/base/tally.js'
 import { CodecTally } from '../../shared/codec/lane-series.js'
+import { codedPartStatus } from '../../shared/codec/part-failure.js'
 import { SOURCE } from '../../shared/layout/descriptors.js'
 import { EMPTY_LIST, listOf } from '../../shared/layout/records.js'
 import { type FinishSlot, finishSlot } from '../../shared/layout/slot-results.js'
@@ -234,8 +235,7 @@ export class HostRestoreMachine {
 
   #partFailed({ kind, job, sources }: EndedPart, result: number): false {
     if (kind === 'decode') this.#codec.batchFailed(kind)
-    const noRoom = kind === 'decode' && result === NO_WORKSPACE
-    job.fail(noRoom ? ERROR_CODES.capacity_codec : ERROR_CODES.io_copy_failed, sources)
+    job.fail(kind === 'decode' ? codedPartStatus(result) : ERROR_CODES.io_copy_failed, sources)
     return false
   }
 
@@ -341,8 +341,6 @@ export class HostRestoreMachine {
 }
 
 const NO_RESULTS = new Uint32Array(0)
-/** -ENOMEM: what a codec says when an item does not fit its workspace. */
-const NO_WORKSPACE = -12
 
 export interface HostRestoreOptions extends OutstandingReadsOptions, CopyPartsOptions {}
 

@@ -1,6 +1,7 @@
 import { ERROR_CODES } from '../../shared/base/errors.js'
 import { invariant } from '../../shared/base/invariant.js'
 import type { CodecTally } from '../../shared/codec/lane-series.js'
+import { codedPartStatus } from '../../shared/codec/part-failure.js'
 import { COPY, SOURCE } from '../../shared/layout/descriptors.js'
 import { SLOT_GRANULES_MAX, type StagingRead } from '../../shared/planning/staging-reads.js'
 import { checkBase } from './checks.js'
@@ -19,9 +20,6 @@ export interface RestoreFailure {
   readonly code: number
 }
 
-/** -ENOMEM: what a codec says when an item does not fit its workspace. */
-const NO_WORKSPACE = -12
-
 /**
  * Parts of decodings that a slot has queued at once: with CODEC_PART_DESCRIPTORS in each all that may be said of a slot has
  * its room. More sources than that (one granule for very many pages) go in the next round.
@@ -30,8 +28,8 @@ const SLOT_DECODINGS = 4
 
 /** What a failed decoding makes of its restore: without room for an item the route is as good as before. */
 export function decodingFailed(result: number, sources: Int32Array | readonly number[]): RestoreFailure {
-  if (result === NO_WORKSPACE) return { status: ERROR_CODES.capacity_codec, sources, code: 0 }
-  return { status: ERROR_CODES.io_copy_failed, sources, code: result }
+  const status = codedPartStatus(result)
+  return { status, sources, code: status === ERROR_CODES.capacity_codec ? 0 : result }
 }
 
 /**

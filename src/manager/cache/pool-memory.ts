@@ -48,7 +48,7 @@ export class PoolMemory {
         taken.push(granule)
         continue
       }
-      for (const granule of taken) this.release({ offsets }, slot, granule)
+      for (const each of taken) this.release({ offsets }, slot, each)
       return false
     }
     return true
