@@ -215,6 +215,16 @@ ORBITKV_INLINE void Quantize(Work& work, uint32_t dim) {
   }
 }
 
+/// Whether every value of x is a zero, of either sign.
+template <int W>
+ORBITKV_INLINE bool IsNothing(const Work& work, uint32_t dim) {
+  typename Lanes<W>::Words all{};
+  for (uint32_t i = 0; i < dim; i += W) all |= Load<typename Lanes<W>::Words>(work.x + i);
+  uint32_t any = 0;
+  for (int lane = 0; lane < W; ++lane) any |= all[lane];
+  return (any & 0x7fffffffu) == 0;
+}
+
 /// Codes of a key; null when it has none.
 template <int W, uint32_t kBits>
 ORBITKV_INLINE uint8_t* EncodeKey(Work& work, uint32_t dim, uint8_t* stored) {
@@ -223,7 +233,8 @@ ORBITKV_INLINE uint8_t* EncodeKey(Work& work, uint32_t dim, uint8_t* stored) {
   const float norm = std::sqrt(SquareSum<W>(work, dim));
   if (!(norm < 65520.0f)) return nullptr;
   const uint16_t narrow = NarrowToFp16(norm);
-  if (narrow == 0 && norm > 0) return nullptr;
+  // What FP16 has no norm for, or binary32 no squares, would come back as nothing.
+  if (narrow == 0 && !IsNothing<W>(work, dim)) return nullptr;
   if (norm > 0) {
     for (uint32_t i = 0; i < dim; i += W) {
       const Floats unit = Load<Floats>(work.x + i) / norm;

@@ -193,15 +193,18 @@ static __device__ __forceinline__ bool encode_key(const u32 (&words)[D / 32], co
                                                   const uint2* cells, u32 lane, u8* to) {
   enum { N = D / 16, W = D / 32 };
   float x[N], s[N];
+  u32 any = 0;
   EACH for (int k = 0; k < W; ++k) {
+    any |= words[k];
     widen(words[k], bf16, x[2 * k], x[2 * k + 1]);
     s[2 * k] = __fmul_rn(x[2 * k], x[2 * k]);
     s[2 * k + 1] = __fmul_rn(x[2 * k + 1], x[2 * k + 1]);
   }
   const float n = __fsqrt_rn(tree_sum<N>(s, lane));
   const u32 stored = float_to_half(n);
-  // The norm of what is not finite is not finite.
-  const bool refused = no_half(stored) || (stored == 0 && n > 0.0f);
+  // The norm of what is not finite is not finite. What has none although a value of a lane's is not 0 is refused by that
+  // lane alone, which is enough; a norm that only FP16 has not, by all of them.
+  const bool refused = no_half(stored) || (stored == 0 && (n > 0.0f || (any & 0x7fff7fffu)));
   // Of nothing all is nothing, and 1 divides in the place of what would give no number.
   const bool none = refused || n == 0.0f;
   const float divisor = none ? 1.0f : n;

@@ -88,6 +88,13 @@ const TWINS: readonly Twin[] = [
     'lane * 2 * W + 2 * k + i',
     'lane * 2 * W + 2 * k + (i ^ 1)',
   ),
+  twin(
+    'keys that are too small are nothing',
+    'turboquant',
+    shape(64, 4),
+    'n > 0.0f || (any & 0x7fff7fffu)',
+    'n > 0.0f',
+  ),
   twin('values that are keys', 'turboquant', shape(128, 4), 'step % 2 == 1', 'step % 2 == 2'),
   twin('sums from one side', 'turboquant', shape(256, 3), 'bit = 8, left = N', 'bit = 4, left = N'),
   twin('a minimum of -0', 'turboquant', shape(32, 3), 'low = __fadd_rn(low, 0.0f);', ''),

@@ -155,6 +155,9 @@ test('turboquant: a vector that cannot be coded refuses its item, wherever it is
     'a norm above FP16': { roles: ['k'], scalars: ['bf16', 'fp16'], value: () => 65_000 },
     'a norm above binary32': { roles: ['k'], scalars: ['bf16'], value: () => 1e30 },
     'a norm that FP16 has no bit for': { roles: ['k'], scalars: ['bf16'], value: (i) => (i === 3 ? 1e-8 : 0) },
+    'values that have no squares': { roles: ['k'], scalars: ['bf16'], value: () => 1e-30 },
+    'one value that has no square': { roles: ['k'], scalars: ['bf16'], value: (i) => (i === 21 ? -1e-30 : -0) },
+    'the least values there are': { roles: ['k'], scalars: ['bf16'], value: (i) => (i % 2 === 0 ? 2 ** -133 : 0) },
     'a least value below FP16': { roles: ['v'], scalars: ['bf16'], value: (i) => -70_000 - i * 512 },
     'a step above FP16': { roles: ['v'], scalars: ['bf16'], value: (i) => (i === 9 ? 1.1e6 : 0) },
     'a range above binary32': { roles: ['v'], scalars: ['bf16'], value: (i) => (i % 2 === 0 ? 3e38 : -3e38) },
@@ -189,6 +192,24 @@ test('turboquant: what just fits is coded', (t) => {
       back.map((x) => x + 0),
       hot,
     )
+  }
+})
+
+test('turboquant: values without squares are coded beside one that has one, and nothing is coded as nothing', (t) => {
+  for (const headDim of DIMS) {
+    const of = coding({ headDim, role: 'k' })
+    const hot = (value: number, others: number): number[] =>
+      Array.from({ length: headDim }, (_, i) => (i === 5 ? value : i % 2 === 0 ? others : -others))
+    for (const vector of [hot(1, 1e-30), hot(-(2 ** -24), 1e-30), hot(0, 0)]) {
+      const item = bytesOf('bf16', vector)
+      const expected = encodeTurboquant(of, item)
+      for (const variant of here as TurboquantVariant[]) t.deepEqual(encode(of, item, variant), expected)
+      const back = valuesOf('bf16', decode(of, expected as Uint8Array, item.length) as Uint8Array)
+      t.deepEqual(
+        back.map((x) => x + 0),
+        hot(vector[5] as number, 0).map((x) => x + 0),
+      )
+    }
   }
 })
 

@@ -79,8 +79,9 @@ type Coded = { readonly codes: number[]; readonly trailers: number[] } | null
 function encodeKey(x: readonly number[], bits: number, seed: number): Coded {
   const n = norm(x)
   const n16 = narrow('fp16', n)
-  const isCodable = x.every(Number.isFinite) && Number.isFinite(widen('fp16', n16)) && (n16 !== 0 || n === 0)
-  if (!isCodable) return null
+  const fits = x.every(Number.isFinite) && Number.isFinite(widen('fp16', n16))
+  // What FP16 has no norm for, or binary32 no squares, would come back as nothing.
+  if (!fits || (n16 === 0 && x.some((value) => value !== 0))) return null
   const z = x.map((value, i) => (n === 0 ? 0 : f(value / n) * (isNegated(seed, i) ? -1 : 1)))
   hadamard(z)
   const { boundaries } = levelsOf(bits)
