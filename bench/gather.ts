@@ -1,4 +1,4 @@
-import type { StreamOptions } from '../src/binding/surface.js'
+import type { StreamOptions } from '../src/binding/streams.js'
 import { requireDevice, shuffled, TimedLane } from './support/device.js'
 import { type BenchOptions, Refusal } from './support/options.js'
 import { type Estimate, estimate, ratios, rounded } from './support/statistics.js'

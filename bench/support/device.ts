@@ -1,5 +1,7 @@
+import type { CudaDevice } from '../../src/binding/devices.js'
 import { loadNative } from '../../src/binding/load.js'
-import type { CudaDevice, Native, StreamOptions } from '../../src/binding/surface.js'
+import type { StreamOptions } from '../../src/binding/streams.js'
+import type { Native } from '../../src/binding/surface.js'
 import { COPY } from '../../src/shared/layout/descriptors.js'
 import { CudaLane } from '../../test/support/cuda-lane.js'
 import { Refusal } from './options.js'

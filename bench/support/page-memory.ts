@@ -1,4 +1,5 @@
-import type { CudaDevice, DeviceName, Native } from '../../src/binding/surface.js'
+import type { CudaDevice, DeviceName } from '../../src/binding/devices.js'
+import type { Native } from '../../src/binding/surface.js'
 import { Refusal } from './options.js'
 
 /** The GPU that a bench was told; null for the host. @throws Refusal when it is not there. */

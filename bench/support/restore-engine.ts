@@ -1,4 +1,5 @@
-import type { CudaDevice, Native } from '../../src/binding/surface.js'
+import type { CudaDevice } from '../../src/binding/devices.js'
+import type { Native } from '../../src/binding/surface.js'
 import { KIB } from '../../src/shared/base/units.js'
 import { NO_OFFSET, SOURCE, TEMPLATE_ITEM } from '../../src/shared/layout/descriptors.js'
 import type { List } from '../../src/shared/layout/records.js'

@@ -10,7 +10,7 @@
 
 namespace orbitkv::addon {
 
-/// `DeviceName` in src/binding/surface.ts.
+/// `DeviceName` in src/binding/devices.ts.
 inline std::string DeviceName(int32_t device) {
   return device == kHostDevice ? "host" : "cuda:" + std::to_string(device);
 }
@@ -25,7 +25,7 @@ inline std::optional<int32_t> ReadDeviceName(const std::string& name) {
   return std::stoi(name.substr(kPrefix));
 }
 
-/// MappingReport in surface.ts.
+/// MappingReport in src/binding/memory.ts.
 napi_value ReportMapping(napi_env env, int32_t number, const Mapping& mapping);
 
 }  // namespace orbitkv::addon

@@ -79,7 +79,7 @@ struct Method {
   napi_callback function;
 };
 
-/// The methods of `Port` in surface.ts, in its order.
+/// The methods of `Port` in src/binding/port.ts, in its order.
 constexpr Method kMethods[] = {
     {"report", Contained<Report>},
     {"pump", Counted<Pump>},
@@ -88,17 +88,19 @@ constexpr Method kMethods[] = {
 
     {"openStream", Contained<OpenStream>},
     {"streamReport", Contained<ReportStream>},
-    {"codecWorkspace", Contained<ReportCodecWorkspace>},
     {"copy", Counted<Copy>},
-    {"encode", Counted<Encode>},
-    {"decode", Counted<Decode>},
     {"checksum", Counted<Checksum>},
     {"move", Counted<Move>},
     {"checksumMapped", Counted<ChecksumMapped>},
+    {"closeStream", Counted<CloseStream>},
+
+    {"codecWorkspace", Contained<ReportCodecWorkspace>},
+    {"encode", Counted<Encode>},
+    {"decode", Counted<Decode>},
+
     {"openStaging", Counted<OpenStaging>},
     {"stagingRead", Counted<StagingRead>},
     {"stagingWrite", Counted<StagingWrite>},
-    {"closeStream", Counted<CloseStream>},
 
     {"listen", Contained<Listen>},
     {"closeListener", Contained<CloseListener>},

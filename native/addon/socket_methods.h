@@ -2,7 +2,7 @@
 
 #include "addon/functions.h"
 
-/// The methods of `Port` that speak to peers, in the order of src/binding/surface.ts.
+/// The methods of `Port` that speak to peers, in the order of src/binding/sockets.ts.
 namespace orbitkv::addon {
 
 ORBITKV_FUNCTION(Listen);

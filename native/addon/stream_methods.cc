@@ -33,7 +33,7 @@ std::optional<std::span<const double>> ReadList(napi_env env, napi_value list, n
   return doubles->subspan(first, descriptors * fields);
 }
 
-/// `Transfer`, `Gather` and `Descriptors` in surface.ts, each in the order of its enum.
+/// `Transfer`, `Gather` and `Descriptors` in src/binding/streams.ts, each in the order of its enum.
 constexpr const char* kTransfers[] = {"auto", "direct", "kernel"};
 constexpr const char* kGathers[] = {"rounds", "warps"};
 constexpr const char* kDescriptors[] = {"mapped", "fed"};
@@ -65,7 +65,7 @@ std::optional<uint64_t> ReadWithin(napi_env env, napi_value value, uint64_t leas
   return number;
 }
 
-/// `StreamOptions` in surface.ts; nothing when one is malformed.
+/// `StreamOptions` in src/binding/streams.ts; nothing when one is malformed.
 std::optional<StreamOptions> ReadStreamOptions(napi_env env, napi_value options) {
   StreamOptions read;
   napi_valuetype type;

@@ -18,20 +18,22 @@ constexpr NamedFunction kSurface[] = {
     {"poolView", Contained<PoolView>},
 
     {"openShard", Contained<OpenShard>},
-    {"openCuFile", Contained<OpenCuFile>},
-    {"registerCuFileShard", Contained<RegisterCuFileShard>},
-    {"closeCuFile", Contained<CloseCuFile>},
     {"reserveShard", Contained<ReserveShard>},
     {"lockPath", Contained<LockPath>},
     {"unlockPath", Contained<UnlockPath>},
     {"closeShard", Contained<CloseShard>},
 
+    {"openCuFile", Contained<OpenCuFile>},
+    {"registerCuFileShard", Contained<RegisterCuFileShard>},
+    {"closeCuFile", Contained<CloseCuFile>},
+
+    {"cudaProbe", Contained<CudaProbe>},
+    {"compileKernels", Contained<CompileKernels>},
+
     {"createMemory", Contained<CreateSharedMemory>},
     {"importMemory", Contained<ImportMemory>},
     {"shareBuffer", Contained<ShareBuffer>},
     {"borrowMapping", Contained<BorrowMapping>},
-    {"cudaProbe", Contained<CudaProbe>},
-    {"compileKernels", Contained<CompileKernels>},
     {"importDeviceMemory", Contained<ImportDeviceMemory>},
     {"adoptDeviceMemory", Contained<AdoptDeviceMemory>},
     {"allocateDeviceMemory", Contained<AllocateDeviceMemory>},
@@ -41,6 +43,7 @@ constexpr NamedFunction kSurface[] = {
     {"mappingView", Contained<MappingView>},
     {"releaseMapping", Contained<ReleaseMapping>},
     {"mappingsAlive", Contained<MappingsAlive>},
+
     {"defineTemplate", Contained<DefineTemplate>},
     {"releaseTemplate", Contained<ReleaseTemplate>},
 
@@ -61,6 +64,7 @@ constexpr NamedFunction kSurface[] = {
 
     {"crc32", Contained<Crc32>},
     {"crc32Variants", Contained<Crc32Variants>},
+
     {"fp8Encode", Contained<EncodeFp8>},
     {"fp8Decode", Contained<DecodeFp8>},
     {"fp8Variants", Contained<Fp8Variants>},

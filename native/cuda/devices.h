@@ -61,7 +61,7 @@ struct MemoryExport {
   uint64_t offset;
 };
 
-/// As importDeviceMemory() and its siblings in src/binding/surface.ts; all throw SystemError.
+/// As importDeviceMemory() and its siblings in src/binding/memory.ts; all throw SystemError.
 std::shared_ptr<Mapping> ImportMemory(const std::string& uuid, const std::byte* handle,
                                       uint64_t offset, uint64_t bytes);
 std::shared_ptr<Mapping> AdoptMemory(const std::string& uuid, uint64_t address, uint64_t bytes);

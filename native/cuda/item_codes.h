@@ -102,7 +102,7 @@ class ItemCodes {
   void Collect(const Fences& fences, std::span<uint32_t> results);
   void Forget() { pending_.clear(); }
 
-  /// As CODEC_WORKSPACE in surface.ts, of both directions.
+  /// As CODEC_WORKSPACE in src/binding/codecs.ts, of both directions.
   CodecWorkspace report() const;
 
  private:

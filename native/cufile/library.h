@@ -11,14 +11,14 @@
 
 namespace orbitkv::cufile {
 
-/// As CuFileOptions in src/binding/surface.ts.
+/// As CuFileOptions in src/binding/cufile.ts.
 struct OpenOptions {
   std::string library;
   bool native_only;
   std::string log_folder;
 };
 
-/// As CuFileReport in src/binding/surface.ts.
+/// As CuFileReport in src/binding/cufile.ts.
 struct OpenReport {
   const char* reason = "ok";
   int32_t code = 0;

@@ -23,7 +23,7 @@ struct Extent {
 /// time.
 class Staging : public Stream {
  public:
-  /// As stagingRead and stagingWrite in src/binding/surface.ts.
+  /// As stagingRead and stagingWrite in src/binding/cufile.ts.
   virtual int Read(int32_t tag, std::shared_ptr<RegisteredFile> file, const Extent& extent,
                    std::span<const double> checks, size_t result_base) = 0;
   virtual int Write(int32_t tag, std::shared_ptr<RegisteredFile> file, const Extent& extent,

@@ -13,7 +13,7 @@
 
 namespace orbitkv {
 
-/// As `direction` of Port.copy in src/binding/surface.ts.
+/// As `direction` of copy() in src/binding/streams.ts.
 enum class CopyDirection : int32_t { kPoolToPages = 0, kPagesToPool = 1 };
 
 /// What a stream gets from the port that owns it.
@@ -26,15 +26,15 @@ struct StreamContext {
   std::span<uint32_t> results;
 };
 
-/// As `Transfer` in surface.ts.
+/// As `Transfer` in src/binding/streams.ts.
 enum class Transfer { kAuto, kDirect, kKernel };
-/// As `Gather` and `Descriptors` in surface.ts.
+/// As `Gather` and `Descriptors` there.
 enum class Gather { kRounds, kWarps };
 enum class Descriptors { kMapped, kFed };
 /// As `AnsArrays` there; kOwn: as each direction has it.
 enum class AnsPlaces { kMapped, kFed, kSplit, kOwn };
 
-/// As in surface.ts; 0 stands for the measured default. The host has no use for any.
+/// As in src/binding/streams.ts; 0 stands for the measured default. The host has no use for any.
 struct StreamOptions {
   Transfer transfer = Transfer::kAuto;
   uint32_t blocks = 0;
@@ -47,14 +47,14 @@ struct StreamOptions {
   AnsPlaces ans_arrays = AnsPlaces::kOwn;
 };
 
-/// As CODEC_WORKSPACE in surface.ts.
+/// As CODEC_WORKSPACE in src/binding/codecs.ts.
 struct CodecWorkspace {
   uint64_t reserved_bytes = 0;
   uint64_t held_bytes = 0;
   uint64_t allocations = 0;
 };
 
-/// As in surface.ts.
+/// As in src/binding/streams.ts.
 struct StreamReport {
   std::string device = "host";
   Transfer transfer = Transfer::kAuto;
@@ -90,9 +90,9 @@ class Stream {
   /// MOVE and MAPPED_CHECKSUM descriptors, as the two above. -EOPNOTSUPP where the device has none.
   virtual int Move(int32_t tag, std::span<const double> descriptors);
   virtual int ChecksumMapped(int32_t tag, std::span<const double> descriptors, size_t result_base);
-  /// COPY descriptors of coded items, as encode() and decode() in surface.ts; descriptor i of an
-  /// encoding has results 2 * i and 2 * i + 1 from `result_base`. -EOPNOTSUPP where the device has
-  /// no such coding.
+  /// COPY descriptors of coded items, as encode() and decode() in src/binding/codecs.ts; descriptor
+  /// i of an encoding has results 2 * i and 2 * i + 1 from `result_base`. -EOPNOTSUPP where the
+  /// device has no such coding.
   virtual int Encode(int32_t tag, std::span<const double> descriptors, size_t result_base);
   virtual int Decode(int32_t tag, std::span<const double> descriptors, size_t result_base);
   /// Zeroes where codings need no memory of a device.

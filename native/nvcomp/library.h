@@ -9,7 +9,7 @@
 
 namespace orbitkv::nvcomp {
 
-/// As NvcompReport in src/binding/surface.ts.
+/// As NvcompReport in src/binding/codecs.ts.
 struct OpenReport {
   const char* reason = "ok";
   int32_t version = 0;

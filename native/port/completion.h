@@ -4,7 +4,7 @@
 
 namespace orbitkv {
 
-/// Who reports, as COMPLETION in src/binding/surface.ts.
+/// Who reports, as COMPLETION in src/binding/completions.ts.
 enum class CompletionKind : int32_t {
   kIo = 0,
   kStream = 1,

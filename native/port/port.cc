@@ -36,7 +36,7 @@ constexpr uint32_t kRead = 0;
 constexpr uint32_t kWrite = 1;
 constexpr uint32_t kFlagVerify = 1;
 
-/// Fields of one submission, as in surface.ts.
+/// Fields of one submission, as in src/binding/submissions.ts.
 enum Field : size_t {
   kOpAndFlags,
   kTag,

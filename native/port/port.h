@@ -15,7 +15,7 @@
 
 namespace orbitkv {
 
-/// As SUBMISSION_DOUBLES in src/binding/surface.ts.
+/// As SUBMISSION_DOUBLES in src/binding/submissions.ts.
 inline constexpr size_t kSubmissionDoubles = 10;
 
 /// A name in PortSinks().
@@ -59,7 +59,8 @@ class Port {
 
   int32_t id() const { return id_.number(); }
   IoQueueReport report() const { return queue_->report(); }
-  /// Returns completions written or -errno, as in surface.ts. `timeout_us` is capped as in Park.
+  /// Returns completions written or -errno, as in src/binding/port.ts. `timeout_us` is capped as in
+  /// Park.
   int Pump(int32_t count, int32_t min_complete, int32_t timeout_us);
   int Park(int32_t timeout_us);
   /// Reads and writes submitted and not reaped.
@@ -69,7 +70,7 @@ class Port {
   /// Opens a staging slot of a device (kHostDevice or an ordinal); returns its stream's number,
   /// -errno or minus a cuFile status.
   int32_t OpenStaging(int32_t device, uint64_t bytes, const StreamOptions& options = {});
-  /// As in surface.ts.
+  /// As in src/binding/streams.ts.
   int32_t CloseStream(int32_t number);
   /// Null when there is no such stream.
   Stream* stream(int32_t number) const;

@@ -4,7 +4,7 @@
 
 namespace orbitkv::testing {
 
-/// How a call of the addon says that it failed, by src/binding/surface.ts.
+/// How a call of the addon says that it failed, by src/binding.
 enum class Failure { kNever, kReturns, kThrows };
 
 struct Contract {

@@ -5,7 +5,7 @@
 
 namespace orbitkv::uring {
 
-/// Why io_uring cannot be used here, or what it offers: Probe in src/binding/surface.ts.
+/// Why io_uring cannot be used here, or what it offers: Probe in src/binding/probe.ts.
 struct ProbeReport {
   bool available;
   /// errno of the attempt, 0 when available.

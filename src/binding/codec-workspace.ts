@@ -1,4 +1,5 @@
-import { CODEC_WORKSPACE, type Port } from './surface.js'
+import { CODEC_WORKSPACE } from './codecs.js'
+import type { Port } from './port.js'
 
 /** Who is told what codecs hold: bytes lent, bytes held, allocations since the start. */
 export interface WorkspaceReader {

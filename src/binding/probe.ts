@@ -1,4 +1,19 @@
-import type { Probe } from './surface.js'
+/** Why io_uring cannot be used, or what it offers. */
+export interface Probe {
+  readonly available: boolean
+  /** errno of the attempt, 0 when available. */
+  readonly errno: number
+  readonly reason: 'ok' | 'seccomp' | 'sysctl' | 'kernel' | 'memlock' | 'fdlimit' | 'unknown'
+  readonly kernel: string
+  /** Setup flags of the best rung of the ladder that this kernel takes. */
+  readonly setupFlags: number
+  readonly memlockBytes: number
+}
+
+/** What io_uring offers, at the addon. */
+export interface ProbeFunctions {
+  probe(): Probe
+}
 
 const CAUSES: Readonly<Record<Probe['reason'], string>> = {
   ok: 'io_uring is available',

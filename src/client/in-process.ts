@@ -1,4 +1,5 @@
-import type { Native, Port } from '../binding/surface.js'
+import type { Port } from '../binding/port.js'
+import type { Native } from '../binding/surface.js'
 import type { OrbitClient } from './client.js'
 import { greetOver } from './connect.js'
 import type { Link, LinkEvent, SlotLines } from './link.js'

@@ -34,7 +34,7 @@ export const SLOT_RESULT = {
   layers: 6,
 } as const
 
-/** The client's side of a slot table: see the methods of the same names in binding/surface.ts. */
+/** The client's side of a slot table: see the methods of the same names in binding/slots.ts. */
 export interface SlotLines {
   submit(index: number, generation: number, opId: number, fence: number): void
   raiseFence(index: number, fence: number): void

@@ -1,4 +1,7 @@
-import { COMPLETION, COMPLETION_WORDS, type Native, type Port, SUBMISSION_DOUBLES } from '../binding/surface.js'
+import { COMPLETION, COMPLETION_WORDS } from '../binding/completions.js'
+import type { Port } from '../binding/port.js'
+import { SUBMISSION_DOUBLES } from '../binding/submissions.js'
+import type { Native } from '../binding/surface.js'
 import { ProtocolError } from '../shared/base/errors.js'
 import { FRAME_BYTES_MAX } from '../shared/layout/wire/limits.js'
 import type { Link, LinkEvent, SlotLines } from './link.js'

@@ -1,4 +1,4 @@
-import type { CudaProbe } from '../binding/surface.js'
+import type { CudaProbe } from '../binding/devices.js'
 import { HOST_DEVICE, type ServedDevice } from '../manager/lanes/served-device.js'
 import { CapabilityError, ConfigError } from '../shared/base/errors.js'
 

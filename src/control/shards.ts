@@ -1,7 +1,8 @@
 import { mkdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { opening } from '../binding/errors.js'
-import type { Native, ShardReport } from '../binding/surface.js'
+import type { ShardReport } from '../binding/files.js'
+import type { Native } from '../binding/surface.js'
 import type { ShardPlace } from '../manager/storage/ports.js'
 import type { ResolvedConfig } from './config.js'
 

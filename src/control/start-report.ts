@@ -1,4 +1,7 @@
-import type { CudaProbe, NvcompReport, PoolReport, Probe } from '../binding/surface.js'
+import type { NvcompReport } from '../binding/codecs.js'
+import type { CudaProbe } from '../binding/devices.js'
+import type { PoolReport } from '../binding/pool.js'
+import type { Probe } from '../binding/probe.js'
 import type { ServedDevice } from '../manager/lanes/served-device.js'
 import type { DeviceName } from '../shared/base/device-name.js'
 import type { SsdRoutes } from '../shared/routing/ssd-selection.js'

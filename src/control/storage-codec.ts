@@ -1,4 +1,6 @@
-import type { CudaProbe, Native, NvcompReport } from '../binding/surface.js'
+import type { NvcompReport } from '../binding/codecs.js'
+import type { CudaProbe } from '../binding/devices.js'
+import type { Native } from '../binding/surface.js'
 import { CapabilityError } from '../shared/base/errors.js'
 import type { ResolvedConfig } from './config.js'
 

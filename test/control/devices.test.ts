@@ -1,5 +1,5 @@
 import test from 'ava'
-import type { CudaProbe } from '../../src/binding/surface.js'
+import type { CudaProbe } from '../../src/binding/devices.js'
 import { servedDevices } from '../../src/control/devices.js'
 import { HOST_DEVICE } from '../../src/manager/lanes/served-device.js'
 import { CapabilityError, ConfigError } from '../../src/shared/base/errors.js'

@@ -1,5 +1,7 @@
 import test from 'ava'
-import type { CudaProbe, Native, NvcompReport } from '../../src/binding/surface.js'
+import type { NvcompReport } from '../../src/binding/codecs.js'
+import type { CudaProbe } from '../../src/binding/devices.js'
+import type { Native } from '../../src/binding/surface.js'
 import { openCodec } from '../../src/control/storage-codec.js'
 import { CapabilityError } from '../../src/shared/base/errors.js'
 import { CODEC_NAMES, type CodecName } from '../../src/shared/codec/setting.js'

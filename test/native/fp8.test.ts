@@ -1,6 +1,6 @@
 import test from 'ava'
+import type { Fp8Variant } from '../../src/binding/codecs.js'
 import { loadNative } from '../../src/binding/load.js'
-import type { Fp8Variant } from '../../src/binding/surface.js'
 import { needs } from '../support/needs.js'
 
 const native = loadNative()

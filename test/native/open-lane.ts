@@ -1,4 +1,7 @@
-import { COMPLETION_WORDS, type Native, type Port, SUBMISSION_DOUBLES } from '../../src/binding/surface.js'
+import { COMPLETION_WORDS } from '../../src/binding/completions.js'
+import type { Port } from '../../src/binding/port.js'
+import { SUBMISSION_DOUBLES } from '../../src/binding/submissions.js'
+import type { Native } from '../../src/binding/surface.js'
 
 /** One completion as words. */
 export interface Completed {

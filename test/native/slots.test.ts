@@ -6,7 +6,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { crc32 } from 'node:zlib'
 import test, { type ExecutionContext } from 'ava'
 import { loadNative } from '../../src/binding/load.js'
-import type { SlotTableReport } from '../../src/binding/surface.js'
+import type { SlotTableReport } from '../../src/binding/slots.js'
 
 const native = loadNative()
 

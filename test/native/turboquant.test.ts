@@ -1,7 +1,7 @@
 import { crc32 } from 'node:zlib'
 import test from 'ava'
+import type { TurboquantVariant } from '../../src/binding/codecs.js'
 import { loadNative } from '../../src/binding/load.js'
-import type { TurboquantVariant } from '../../src/binding/surface.js'
 import { type ItemCoding, storedBytesOf } from '../../src/shared/codec/coding.js'
 import { type NarrowFloat, narrow, widen } from '../../src/shared/codec/narrow-floats.js'
 import { decodeTurboquant, encodeTurboquant } from '../../src/shared/codec/turboquant.js'

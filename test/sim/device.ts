@@ -48,7 +48,10 @@ export interface CodedMove extends Move {
   readonly coding: Coding
 }
 
-/** Mappings and templates of all devices, and what copies between them and other memory do; as binding/surface.ts. */
+/**
+ * Mappings and templates of all devices, and what copies between them and other memory do; as binding/memory.ts and
+ * binding/templates.ts.
+ */
 export class Device {
   readonly #flights: Flights
   readonly #unfitOneIn: number

@@ -17,7 +17,7 @@ import { resultsOf as restoreResultsOf } from '../../src/actors/host-restore/par
 import { perform as performWrite, type WritebackSinks } from '../../src/actors/writeback/effects.js'
 import { type WritebackEffect, type WritebackInput, WritebackMachine } from '../../src/actors/writeback/machine.js'
 import type { WritebackReply } from '../../src/actors/writeback/messages.js'
-import { SUBMISSION_DOUBLES, SUBMIT_FLAG_VERIFY } from '../../src/binding/surface.js'
+import { SUBMISSION_DOUBLES, SUBMIT_FLAG_VERIFY } from '../../src/binding/submissions.js'
 import type { Channel } from './channel.js'
 import type { DeviceStream } from './device-stream.js'
 import type { DiskPort } from './disk.js'

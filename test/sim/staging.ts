@@ -266,7 +266,7 @@ function failureOf({ amount }: Strike): number {
 }
 
 /**
- * The port of the ssd-worker lane, to the letter of binding/surface.ts: staging slots over registered memory, reads and
+ * The port of the ssd-worker lane, to the letter of binding/cufile.ts: staging slots over registered memory, reads and
  * writes between them and the simulated shards, and streams for copies between the pool and pages.
  */
 export class StagingPort implements LaneDevice {

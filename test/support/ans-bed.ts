@@ -1,6 +1,7 @@
 import { crc32 } from 'node:zlib'
 import type { ExecutionContext } from 'ava'
-import type { Native, StreamOptions } from '../../src/binding/surface.js'
+import type { StreamOptions } from '../../src/binding/streams.js'
+import type { Native } from '../../src/binding/surface.js'
 import { ITEM_CODING, ITEM_FORMAT, ITEM_SCALAR, TEMPLATE_ITEM } from '../../src/shared/layout/descriptors.js'
 import { CudaLane } from './cuda-lane.js'
 

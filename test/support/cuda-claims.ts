@@ -1,6 +1,7 @@
 import { crc32 } from 'node:zlib'
 import type { ExecutionContext } from 'ava'
-import type { Native, StreamOptions, Transfer } from '../../src/binding/surface.js'
+import type { StreamOptions, Transfer } from '../../src/binding/streams.js'
+import type { Native } from '../../src/binding/surface.js'
 import { COPY } from '../../src/shared/layout/descriptors.js'
 import { CudaLane } from './cuda-lane.js'
 import type { Body } from './needs.js'

@@ -1,5 +1,7 @@
 import type { ExecutionContext } from 'ava'
-import { CODEC_WORKSPACE, type Native, type StreamOptions } from '../../src/binding/surface.js'
+import { CODEC_WORKSPACE } from '../../src/binding/codecs.js'
+import type { StreamOptions } from '../../src/binding/streams.js'
+import type { Native } from '../../src/binding/surface.js'
 import { aligned, type Coding, codingFields, fillGaussians } from '../native/coded-engine.js'
 import { firstDifference } from './cuda-claims.js'
 import { CudaLane } from './cuda-lane.js'

@@ -1,5 +1,6 @@
 import { strictEqual as is, ok, deepStrictEqual as same } from 'node:assert'
-import { CODEC_WORKSPACE, type Native } from '../../src/binding/surface.js'
+import { CODEC_WORKSPACE } from '../../src/binding/codecs.js'
+import type { Native } from '../../src/binding/surface.js'
 import { type Coding, codingFields, fillGaussians } from '../native/coded-engine.js'
 import { firstDifference } from './cuda-claims.js'
 import { CudaLane } from './cuda-lane.js'

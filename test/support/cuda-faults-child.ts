@@ -2,7 +2,7 @@ import { strictEqual as is, match, ok, deepStrictEqual as same, throws } from 'n
 import { readdirSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { loadNative } from '../../src/binding/load.js'
-import type { StreamOptions } from '../../src/binding/surface.js'
+import type { StreamOptions } from '../../src/binding/streams.js'
 import { firstDifference } from './cuda-claims.js'
 import { codeScenarios } from './cuda-code-faults.js'
 import { CudaLane } from './cuda-lane.js'

@@ -1,4 +1,5 @@
-import type { Native, Port } from '../../binding/surface.js'
+import type { Port } from '../../binding/port.js'
+import type { Native } from '../../binding/surface.js'
 import { unreachable } from '../../shared/base/invariant.js'
 import { writeSlotResult } from '../runtime/finish-slot.js'
 import type { Outbox } from '../runtime/outbox.js'

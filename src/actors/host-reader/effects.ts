@@ -1,4 +1,4 @@
-import { SUBMISSION_DOUBLES, SUBMIT_FLAG_VERIFY, SUBMIT_READ } from '../../binding/surface.js'
+import { SUBMISSION_DOUBLES, SUBMIT_FLAG_VERIFY, SUBMIT_READ } from '../../binding/submissions.js'
 import { unreachable } from '../../shared/base/invariant.js'
 import type { Outbox } from '../runtime/outbox.js'
 import type { HostReaderEffect } from './machine.js'

@@ -1,4 +1,5 @@
-import type { Native, Port } from '../../binding/surface.js'
+import type { Port } from '../../binding/port.js'
+import type { Native } from '../../binding/surface.js'
 import { unreachable } from '../../shared/base/invariant.js'
 import type { HostReaderRequest } from '../host-reader/messages.js'
 import { writeSlotResult } from '../runtime/finish-slot.js'

@@ -1,5 +1,8 @@
+import { COMPLETION_WORDS } from '../../binding/completions.js'
 import { opening } from '../../binding/errors.js'
-import { COMPLETION_WORDS, type Native, type Port, SUBMISSION_DOUBLES } from '../../binding/surface.js'
+import type { Port } from '../../binding/port.js'
+import { SUBMISSION_DOUBLES } from '../../binding/submissions.js'
+import type { Native } from '../../binding/surface.js'
 import type { Actor } from './wiring.js'
 
 /** What a lane says of the port it wants. */

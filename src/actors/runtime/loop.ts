@@ -1,5 +1,5 @@
-import type { Port } from '../../binding/surface.js'
-import { COMPLETION_WORDS } from '../../binding/surface.js'
+import { COMPLETION_WORDS } from '../../binding/completions.js'
+import type { Port } from '../../binding/port.js'
 import { IoError } from '../../shared/base/errors.js'
 import { type ActorControl, PARK_WORD } from '../../shared/rings/control.js'
 import { NATIVE_PARK_MS_MAX, parkInJs, parkNatively } from '../../shared/rings/park.js'

@@ -1,4 +1,6 @@
-import type { Native, Port, StreamOptions } from '../../binding/surface.js'
+import type { Port } from '../../binding/port.js'
+import type { StreamOptions } from '../../binding/streams.js'
+import type { Native } from '../../binding/surface.js'
 import type { DeviceName } from '../../shared/base/device-name.js'
 import { invariant, unreachable } from '../../shared/base/invariant.js'
 import { writeSlotResult } from '../runtime/finish-slot.js'

@@ -1,4 +1,4 @@
-import { SUBMISSION_DOUBLES, SUBMIT_WRITE } from '../../binding/surface.js'
+import { SUBMISSION_DOUBLES, SUBMIT_WRITE } from '../../binding/submissions.js'
 import { unreachable } from '../../shared/base/invariant.js'
 import type { Outbox } from '../runtime/outbox.js'
 import type { WritebackEffect } from './machine.js'

@@ -28,7 +28,7 @@ export type CufileMode = 'native' | 'configured'
 /** What opening libcufile and registering the shards came to. */
 export interface CufileFacts {
   readonly mode: CufileMode
-  /** CuFileReport of binding/surface.ts. */
+  /** CuFileReport of binding/cufile.ts. */
   readonly report: {
     readonly available: boolean
     readonly reason: CufileReason
