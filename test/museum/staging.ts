@@ -1,6 +1,7 @@
 import fc from 'fast-check'
-import { type Distortion, type Outcome, StagingBed } from '../support/staging-bed.js'
+import { type Distortion, StagingBed } from '../support/staging-bed.js'
 import { command, run, settle } from '../support/staging-commands.js'
+import type { Outcome } from '../support/staging-device.js'
 import type { Exhibit } from './exhibit.js'
 import { named } from './named.js'
 

@@ -1,5 +1,7 @@
 import fc from 'fast-check'
-import { type Block, type Outcome, PLAIN_TEMPLATES, SHAPES, type StagingBed } from './staging-bed.js'
+import type { StagingBed } from './staging-bed.js'
+import { type Block, PLAIN_TEMPLATES, SHAPES } from './staging-blocks.js'
+import type { Outcome } from './staging-device.js'
 
 /** What may happen to an ssd-worker machine in any order, and what must hold once it has. */
 

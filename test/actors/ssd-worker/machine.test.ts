@@ -5,8 +5,10 @@ import { ERROR_CODES } from '../../../src/shared/base/errors.js'
 import { KIB } from '../../../src/shared/base/units.js'
 import { CODEC_COUNT } from '../../../src/shared/codec/lane-series.js'
 import { READ_BURST } from '../../../src/shared/scheduling/staging-turns.js'
-import { BED_SLOT_BYTES, type Block, StagingBed } from '../../support/staging-bed.js'
+import { StagingBed } from '../../support/staging-bed.js'
+import type { Block } from '../../support/staging-blocks.js'
 import { command, run, settle } from '../../support/staging-commands.js'
+import { BED_SLOT_BYTES } from '../../support/staging-device.js'
 
 test('any jobs, faults, cancels and orders: exact bytes or none, one end each, nothing left', (t) => {
   fc.assert(
