@@ -3,11 +3,12 @@ import type { WritebackReply } from '../../actors/writeback/messages.js'
 import { invariant } from '../../shared/base/invariant.js'
 import type { Tally } from '../../shared/base/tally.js'
 import { ENTRY_STATE, NONE } from '../../shared/directory/directory.js'
-import { KEY_BYTES } from '../../shared/directory/key-hash.js'
-import type { GranuleSpec, GroupGeometry } from '../../shared/layout/regions.js'
+import type { GroupGeometry } from '../../shared/layout/regions.js'
 import { DramCache } from '../cache/dram-cache.js'
 import { Assemblies } from './assemblies.js'
+import { Claims } from './claims.js'
 import type { ClassTable } from './classes.js'
+import { Codings } from './codings.js'
 import { STORAGE_COUNT as COUNT } from './counters.js'
 import type { Entries } from './entries.js'
 import { Fills } from './fills.js'
@@ -48,11 +49,11 @@ export class Storage implements PageStorage {
   readonly writes: Writes
   readonly cache: DramCache
   readonly policy: WritePolicy
-  readonly #victims: Victims
+  readonly #claims: Claims
+  readonly #codings: Codings
   readonly #classes: ClassTable
   readonly #options: StorageOptions
   readonly #tally: Tally
-  readonly #one = new Int32Array(1)
   readonly #shown = new ShownGauges()
   #nowUs = 0
   #holds = 0
@@ -63,10 +64,12 @@ export class Storage implements PageStorage {
     this.#classes = parts.classes
     this.entries = parts.entries
     this.cache = new DramCache(this.entries, tally, options.cache, replicasOf(options))
-    this.#victims = new Victims(this.entries, this.cache, tally)
     this.assemblies = new Assemblies(this.entries)
+    this.#codings = new Codings(this.entries, this.assemblies, tally)
     this.writes = new Writes(this.entries, options, ports, tally)
     this.policy = new WritePolicy(this.entries, this.writes, options.writePolicy, options.shards.length > 0, tally)
+    const victims = new Victims(this.entries, this.cache, tally)
+    this.#claims = new Claims(this.entries, this.assemblies, this.cache, this.policy, victims)
     this.fills = new Fills(this.entries, this.cache, options.shards, ports, tally, (store, delta) =>
       this.demand(store, delta),
     )
@@ -177,21 +180,7 @@ export class Storage implements PageStorage {
   }
 
   claim(classId: number, keys: Uint8Array, keyIndex: number): Claim {
-    const { directory } = this.entries
-    directory.lookup(classId, keys.subarray(keyIndex * KEY_BYTES), 1, this.#one)
-    const known = this.#one[0] as number
-    if (known !== NONE) {
-      this.cache.saved(known)
-      if (!this.published(known)) return { entry: known, outcome: 'assembling' }
-      this.policy.savedAgain(known, this.#nowUs)
-      return { entry: known, outcome: 'present' }
-    }
-    let entry = this.entries.insert(classId, keys, keyIndex)
-    if (entry === NONE && this.#victims.makeRoom()) entry = this.entries.insert(classId, keys, keyIndex)
-    if (entry === NONE) return { entry, outcome: 'directory-full' }
-    this.assemblies.begin(entry, this.#nowUs)
-    this.cache.saved(entry)
-    return { entry, outcome: 'new' }
+    return this.#claims.claim(classId, keys, keyIndex, this.#nowUs)
   }
 
   allocate(entry: number): Allocation {
@@ -213,26 +202,15 @@ export class Storage implements PageStorage {
   }
 
   codedRoom(entry: number, granule: number): number {
-    return this.assemblies.codes(entry, granule) ? this.entries.granule(entry, granule).bytes : 0
+    return this.#codings.room(entry, granule)
   }
 
   coded(entry: number, granule: number, storedBytes: number, crc32: number): void {
-    this.#countCoding(entry, granule, storedBytes)
-    this.assemblies.coded(entry, granule, storedBytes, crc32)
-  }
-
-  /** Stored bytes as many as the item's, or none: the codec was asked in vain. */
-  #countCoding(entry: number, granule: number, storedBytes: number): void {
-    if (!this.assemblies.has(entry)) return
-    const { segmentBytes } = this.entries.shape(entry).geometry.granules[granule] as GranuleSpec
-    if (storedBytes === 0 || storedBytes === segmentBytes) return this.#tally.add(COUNT.codecSkips, 1)
-    this.#tally.add(COUNT.codecLogicalBytes, segmentBytes)
-    this.#tally.add(COUNT.codecStoredBytes, storedBytes)
+    this.#codings.ended(entry, granule, storedBytes, crc32)
   }
 
   keepRaw(entry: number, granule: number): void {
-    this.#countCoding(entry, granule, 0)
-    this.assemblies.keepRaw(entry, granule)
+    this.#codings.refused(entry, granule)
   }
 
   landed(entry: number, runs: readonly number[], from: number, end: number): void {
@@ -301,10 +279,7 @@ export class Storage implements PageStorage {
     invariant(this.assemblies.untouched(entry), 'a direct write brings all of its block', { entry })
     if (!this.policy.judge(entry)) return null
     const reserved = this.writes.beginDirect(entry, this.#nowUs)
-    if (reserved === null) return null
-    const place = this.#options.shards[reserved.shard]
-    invariant(place !== undefined, 'an extent lies in a shard that was opened', { entry, shard: reserved.shard })
-    return { store: place.store, file: place.file, fileOffsetBytes: reserved.offsetBytes }
+    return reserved === null ? null : this.#placeIn(reserved.shard, reserved.offsetBytes)
   }
 
   abortDirect(entry: number): void {
@@ -335,9 +310,13 @@ export class Storage implements PageStorage {
     const extent = directory.extent(entry)
     if (extent === NONE) return null
     const shard = directory.shard(entry)
+    return this.#placeIn(shard, extents.shard(shard).offsetBytes(extent))
+  }
+
+  #placeIn(shard: number, fileOffsetBytes: number): SourcePlace {
     const place = this.#options.shards[shard]
-    invariant(place !== undefined, 'an extent lies in a shard that was opened', { entry, shard })
-    return { store: place.store, file: place.file, fileOffsetBytes: extents.shard(shard).offsetBytes(extent) }
+    invariant(place !== undefined, 'an extent lies in a shard that was opened', { shard, fileOffsetBytes })
+    return { store: place.store, file: place.file, fileOffsetBytes }
   }
 
   demand(store: number, delta: number): void {
