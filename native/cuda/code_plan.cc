@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "cuda/checksum_pieces.h"
-#include "cuda/device_sums.h"
 
 namespace orbitkv::cuda {
 namespace {
@@ -14,8 +12,6 @@ uint64_t Address(const std::byte* pointer) { return reinterpret_cast<uint64_t>(p
 uint64_t CodedBytes(const CodeStep& step) {
   return StoredBytes(step.item->coding, step.item->bytes);
 }
-
-ChecksumStep WholeOf(uint64_t bytes) { return {nullptr, bytes, bytes, bytes}; }
 
 AnsCodes::Type TypeOf(const ItemCoding& coding) {
   if (coding.scalar == ItemScalar::kE4m3) return AnsCodes::Type::kFloat8E4m3;
@@ -28,7 +24,6 @@ struct Placed {
   bool by_processor = false;
   std::optional<AnsCodes::Type> ans;
   uint64_t slot_bytes = 0;
-  uint32_t pieces = 0;
 };
 
 uint64_t TempBytes(const CodeMeans& means, AnsCodes::Type type, size_t count, uint64_t longest) {
@@ -96,12 +91,9 @@ bool Place(const CodeStep& step, const CodeMeans& means, Placed* placed) {
   if (!placed->coded) return true;
   const uint64_t bytes = AlignCoded(CodedBytes(step));
   placed->slot_bytes = means.inside ? 0 : bytes;
-  placed->pieces = static_cast<uint32_t>(PieceCount(WholeOf(CodedBytes(step))));
   const size_t program = CodeKernels::ProgramOf(coding);
   const bool room = CodeBatch::kHeadBytes + placed->slot_bytes <= means.budget_bytes;
-  if (program < CodeKernels::kPrograms && means.programs[program] && room &&
-      placed->pieces <= DeviceSums::kPiecesMax)
-    return true;
+  if (program < CodeKernels::kPrograms && means.programs[program] && room) return true;
   placed->by_processor =
       !means.inside && coding.format == ItemFormat::kFp8 && step.item->bytes <= means.buffer_bytes;
   if (placed->by_processor) return true;
@@ -120,8 +112,7 @@ bool Joins(const CodeBatch& batch, const CodeStep& step, const Placed& placed,
            batch.arena_bytes + placed.slot_bytes <= means.budget_bytes;
   if (batch.on_device())
     return (!placed.coded || batch.program == program || batch.units == 0) &&
-           batch.arena_bytes + placed.slot_bytes <= means.budget_bytes &&
-           batch.pieces + placed.pieces <= DeviceSums::kPiecesMax;
+           batch.arena_bytes + placed.slot_bytes <= means.budget_bytes;
   return batch.buffer_bytes + step.item->bytes <= means.buffer_bytes;
 }
 
@@ -137,7 +128,6 @@ void AddToDevice(CodeBatch& batch, const CodeStep& step, const Placed& placed,
   batch.program = CodeKernels::ProgramOf(coding);
   batch.units += UnitCount(coding, step.item->bytes, kFp8StepBytes);
   batch.arena_bytes += placed.slot_bytes;
-  if (encodes) batch.pieces += placed.pieces;
   if (means.inside) return;
   if (encodes)
     batch.runs.push_back({Address(step.coded), at, AlignCoded(stored)});
@@ -176,17 +166,13 @@ void FinishFp8(CodeBatch& batch, const CodeMeans& means) {
   for (const CodeItem& item : batch.items) bytes += item.stored == 0 ? 0 : item.bytes;
   uint32_t unit = kFp8StepBytes;
   while (unit < kStepsMax * kFp8StepBytes && bytes / unit > kUnitsWanted) unit *= 2;
-  batch.units = batch.pieces = 0;
+  batch.units = 0;
   for (CodeItem& item : batch.items) {
     item.first_unit = batch.units;
     if (item.stored == 0) continue;
     batch.units += (item.bytes + unit - 1) / unit;
     item.unit = unit;
-    if (means.direction == CodeDirection::kDecode) continue;
-    if (!IsSummable(item)) {
-      batch.pieces += static_cast<uint32_t>(PieceCount(WholeOf(item.stored)));
-      continue;
-    }
+    if (means.direction == CodeDirection::kDecode || !IsSummable(item)) continue;
     item.unit |= kSummed;
     batch.powers = std::max(batch.powers, kFp8LanePowers + item.bytes / kFp8StepBytes);
   }

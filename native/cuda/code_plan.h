@@ -9,6 +9,7 @@
 #include "cuda/ans_codes.h"
 #include "cuda/code_items.h"
 #include "cuda/code_kernels.h"
+#include "cuda/crc32_runs.h"
 #include "cuda/runs.h"
 #include "device/jobs.h"
 
@@ -21,6 +22,7 @@ namespace orbitkv::cuda {
 ///   flags      4 bytes each: it has no coding
 ///   sums       4 bytes each: the remainder of its coded bytes
 ///   powers     4 bytes each, that FP8 sums with
+///   runs       24 bytes each (Crc32Run): codings that their kernel has not summed
 ///   temp       nvCOMP's, of a batch of ANS
 ///   codings    each from a multiple of 512 on, unless they are made or read in a pool on the
 ///   device
@@ -32,7 +34,6 @@ struct CodeBatch {
   uint32_t units = 0;
   /// Bytes in the workspace; 0 when the processor codes it.
   uint64_t arena_bytes = 0;
-  uint32_t pieces = 0;  // of the checksums of its codings
   /// `page` and `coded` as they are, or offsets in the workspace where the codings are there.
   std::vector<CodeItem> items;
   /// Of a batch that nvCOMP codes; then its codings have no length before they are made, and items
@@ -40,9 +41,8 @@ struct CodeBatch {
   std::optional<AnsCodes::Type> ans;
   uint64_t temp_bytes = 0;
   uint32_t chunks_max = 0;
-  /// Lengths are known, of ANS that is encoded; and up to which item its sums are launched.
+  /// Lengths are known, of ANS that is encoded.
   bool sized = false;
-  size_t sum_next = 0;
   /// How many powers of x FP8 sums with.
   uint32_t powers = 0;
   /// Between workspace and pool; of a batch that the processor codes, between pages and its buffer.
@@ -53,14 +53,18 @@ struct CodeBatch {
 
   static constexpr uint64_t kItemBytes = sizeof(CodeItem) + 2 * sizeof(uint32_t);
   /// Bytes in front of the codings.
-  static constexpr uint64_t kHeadBytes = AlignCoded(
-      kCodeItemsMax * kItemBytes + (kFp8LanePowers + kFp8StepPowersMax) * sizeof(uint32_t));
+  static constexpr uint64_t kHeadBytes =
+      AlignCoded(kCodeItemsMax * (kItemBytes + sizeof(Crc32Run)) +
+                 (kFp8LanePowers + kFp8StepPowersMax) * sizeof(uint32_t));
   DeviceAddress FlagsAt(DeviceAddress arena) const { return arena + count * sizeof(CodeItem); }
   DeviceAddress SumsAt(DeviceAddress arena) const {
     return FlagsAt(arena) + count * sizeof(uint32_t);
   }
-  /// Of all that is brought to the device before a launch.
-  uint64_t head_bytes() const { return count * kItemBytes + powers * sizeof(uint32_t); }
+  DeviceAddress RunsAt(DeviceAddress arena) const { return arena + runs_offset(); }
+  uint64_t runs_offset() const {
+    return (count * kItemBytes + powers * sizeof(uint32_t) + alignof(Crc32Run) - 1) /
+           alignof(Crc32Run) * alignof(Crc32Run);
+  }
   DeviceAddress TempAt(DeviceAddress arena) const { return arena + kHeadBytes; }
   bool on_device() const { return arena_bytes != 0; }
 };

@@ -59,10 +59,10 @@ CudaStream::CudaStream(CudaDevice& device, StreamContext context, const StreamOp
   fences_ = std::make_unique<Fences>(device_, made, *arena_, context_.sink);
   if (kernels_ != nullptr) {
     kernel_copies_.emplace(device_, *kernels_, *arena_, options_, pool_shift);
-    piece_sums_.emplace(device_, *kernels_);
-    device_sums_.emplace(device_, *piece_sums_, *arena_);
+    run_sums_.emplace(device_, *kernels_);
+    device_sums_.emplace(device_, *run_sums_, *arena_);
   }
-  codes_.emplace(device_, piece_sums_ ? &*piece_sums_ : nullptr, *arena_,
+  codes_.emplace(device_, run_sums_ ? &*run_sums_ : nullptr, *arena_,
                  options_.codec_budget_bytes, options_.ans_arrays);
 }
 

@@ -16,7 +16,7 @@
 #include "cuda/fences.h"
 #include "cuda/item_codes.h"
 #include "cuda/kernel_copies.h"
-#include "cuda/piece_sums.h"
+#include "cuda/run_sums.h"
 #include "cuda/runs.h"
 #include "cuda/tile_arena.h"
 #include "device/stream.h"
@@ -143,7 +143,7 @@ class CudaStream : public Stream {
   bool LaunchCodes(Job& job);
   bool LaunchBatch(Job& job, CodeWork& work, CodeBatch& batch);
   bool CodeOnDevice(Job& job, CodeWork& work, CodeBatch& batch);
-  bool SumOnDevice(Job& job, const CodeWork& work, CodeBatch& batch);
+  bool SumOnDevice(Job& job, const CodeWork& work, const CodeBatch& batch);
   bool LaunchSums(Job& job);
   void Begin(Job& job);
   /// The mark of the end, and the last fence.
@@ -179,7 +179,7 @@ class CudaStream : public Stream {
   std::unique_ptr<Fences> fences_;
   DirectCopies direct_;
   std::optional<KernelCopies> kernel_copies_;
-  std::optional<PieceSums> piece_sums_;
+  std::optional<RunSums> run_sums_;
   std::optional<DeviceSums> device_sums_;
   std::optional<ItemCodes> codes_;
   int64_t front_since_us_ = 0;  // since when the first of jobs_ is the first

@@ -200,17 +200,13 @@ bool CudaStream::CodeOnDevice(Job& job, CodeWork& work, CodeBatch& batch) {
   return true;
 }
 
-bool CudaStream::SumOnDevice(Job& job, const CodeWork& work, CodeBatch& batch) {
-  while (batch.sum_next < batch.count && job.error == 0 && !device_.failed()) {
-    if (!fences_->HasRoom()) return false;
-    const auto room = codes_->ReserveSums(batch);
-    if (room.empty()) return false;
-    if (const Result result = codes_->LaunchSums(stream_.get(), room, work, batch);
-        result != kSuccess)
-      Refused(job, result);
-    // What is left needs room that only a fence gives back.
-    if (batch.sum_next < batch.count && !device_.failed()) job.last_fence = fences_->Place();
-  }
+bool CudaStream::SumOnDevice(Job& job, const CodeWork& work, const CodeBatch& batch) {
+  if (job.error != 0 || device_.failed()) return true;
+  const auto room = codes_->ReserveSums(batch);
+  if (room.empty()) return false;
+  if (const Result result = codes_->LaunchSums(stream_.get(), room, work, batch);
+      result != kSuccess)
+    Refused(job, result);
   return true;
 }
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "cuda/checksum_pieces.h"
+#include "cuda/crc32_runs.h"
 #include "cuda/choice.h"
 #include "cuda/cuda_stream.h"
 
@@ -136,7 +136,7 @@ int CudaStream::Submit(ForeignJob foreign) try {
 int CudaStream::Accept(Job job) {
   if (job.kind == Kind::kWork) {
     for (const ChecksumStep& step : job.sums)
-      if (PieceCount(step) > DeviceSums::kPiecesMax) return -EMSGSIZE;
+      if (RunCount(step) > DeviceSums::kRunsMax) return -EMSGSIZE;
     const Shape shape = ShapeOf(job.runs.runs(), job.way);
     job.kernel = Choose(options_.transfer, shape, kernels_ != nullptr) == Transfer::kKernel;
     if (job.kernel) job.plan = kernel_copies_->PlanFor(shape);

@@ -7,21 +7,22 @@
 #include "base/fixed_ring.h"
 #include "cuda/cuda_device.h"
 #include "cuda/fences.h"
-#include "cuda/piece_sums.h"
+#include "cuda/run_sums.h"
 #include "cuda/tile_arena.h"
 #include "device/jobs.h"
 
 namespace orbitkv::cuda {
 
-/// Checksums of device memory, by orbitkv_crc32. A region of the arena holds pieces, then one word
-/// of remainder for each checksum, which the device writes back.
+/// Checksums of device memory, by orbitkv_crc32. A region of the arena holds one word of remainder
+/// for each checksum, then runs; all of it is brought to the device at once, zeroes for the words,
+/// and the words come back.
 class DeviceSums {
  public:
-  /// Pieces of one checksum: more do not fit in a region.
-  static constexpr size_t kPiecesMax = PieceSums::kPiecesMax;
+  /// Runs of one checksum: more do not fit in a region.
+  static constexpr size_t kRunsMax = 32 << 10;
 
-  /// The device is entered; `arena` and `pieces` outlive this. Throws SystemError.
-  DeviceSums(CudaDevice& device, const PieceSums& pieces, TileArena& arena);
+  /// The device is entered; `arena` and `sums` outlive this. Throws SystemError.
+  DeviceSums(CudaDevice& device, RunSums& sums, TileArena& arena);
   DeviceSums(const DeviceSums&) = delete;
   DeviceSums& operator=(const DeviceSums&) = delete;
 
@@ -40,7 +41,7 @@ class DeviceSums {
 
  private:
   /// Checksums behind one fence, until they are read.
-  struct Piece {
+  struct Launched {
     uint32_t fence = 0;
     const uint32_t* remainders = nullptr;
     std::span<const ChecksumStep> steps;
@@ -48,12 +49,13 @@ class DeviceSums {
   };
 
   CudaDevice& device_;
-  const PieceSums& pieces_;
+  RunSums& sums_;
   TileArena& arena_;
-  DeviceAddress sums_ = 0;
+  /// As a region.
+  DeviceAddress words_ = 0;
   std::shared_ptr<const void> memory_;
-  Piece launched_;
-  FixedRing<Piece, Fences::kPendingMax> pending_;
+  Launched launched_;
+  FixedRing<Launched, Fences::kPendingMax> pending_;
 };
 
 }  // namespace orbitkv::cuda

@@ -6,20 +6,13 @@
 #include <cstring>
 
 #include "codec/crc32_combine.h"
-#include "cuda/checksum_pieces.h"
-#include "cuda/device_sums.h"
+#include "cuda/crc32_runs.h"
 
 namespace orbitkv::cuda {
 namespace {
 
-constexpr size_t kAlign = 128;
 /// Blocks for each multiprocessor: of 8 warps, twice as many as their registers allow at once.
 constexpr uint32_t kCodeBlocks = 8;
-
-/// Behind what the kernel of a batch reads.
-size_t PiecesAt(const CodeBatch& batch) {
-  return (batch.head_bytes() + kAlign - 1) / kAlign * kAlign;
-}
 
 /// What the kernel of FP8 sums with, as fp8_source.h has it.
 using Powers = std::array<uint32_t, kFp8LanePowers + kFp8StepPowersMax>;
@@ -53,10 +46,10 @@ AnsArrays ArraysAt(std::span<const std::byte> room, const CodeBatch& batch) {
 }  // namespace
 
 static_assert(AnsArrays::Bytes(AnsCodes::kChunksMax) <= CodeBatch::kHeadBytes);
-static_assert(CodeBatch::kHeadBytes + kAlign + DeviceSums::kPiecesMax * sizeof(Crc32Piece) <=
-              TileArena::kRegionBytesMax);
+static_assert(CodeBatch::kHeadBytes <= TileArena::kRegionBytesMax);
+static_assert(kCodedBytesMax <= Crc32Run::kBytesMax);
 
-ItemCodes::ItemCodes(CudaDevice& device, const PieceSums* sums, TileArena& arena,
+ItemCodes::ItemCodes(CudaDevice& device, RunSums* sums, TileArena& arena,
                      uint64_t budget_bytes, AnsPlaces ans_places)
     : device_(device),
       driver_(device.driver()),
@@ -125,7 +118,7 @@ DeviceAddress ItemCodes::BaseOf(const CodeWork& work, const CodeBatch& batch) co
 std::span<std::byte> ItemCodes::Reserve(const CodeBatch& batch) {
   if (batch.ans)
     return arena_.Reserve(AnsArrays::Bytes(batch.units), AnsArrays::Bytes(batch.units));
-  const size_t bytes = PiecesAt(batch) + batch.pieces * sizeof(Crc32Piece);
+  const size_t bytes = batch.runs_offset() + batch.count * sizeof(Crc32Run);
   return arena_.Reserve(bytes, bytes);
 }
 
@@ -137,7 +130,6 @@ Result ItemCodes::Launch(StreamPointer stream, std::span<std::byte> room, const 
   const auto count = static_cast<uint32_t>(batch.count);
   auto* items = reinterpret_cast<CodeItem*>(room.data());
   auto* flags = reinterpret_cast<uint32_t*>(items + count);
-  auto* pieces = reinterpret_cast<Crc32Piece*>(room.data() + PiecesAt(batch));
   uint64_t summed = 0;
   for (uint32_t i = 0; i < count; ++i) {
     items[i] = batch.items[i];
@@ -145,28 +137,23 @@ Result ItemCodes::Launch(StreamPointer stream, std::span<std::byte> room, const 
     if (!work.inside) items[i].coded += space;
     flags[i] = coded ? 0 : 1;
     flags[count + i] = 0;
-    if (SumsApart(items[i])) summed += items[i].stored;
+    if (encodes && SumsApart(items[i])) summed += items[i].stored;
   }
   if (batch.powers > 0)
     std::copy_n(Fp8Powers().begin(), batch.powers, flags + 2 * static_cast<size_t>(count));
-  uint32_t used = 0;
-  if (encodes && summed > 0) {
-    const uint32_t piece_bytes = PieceBytes(summed);
-    for (uint32_t i = 0; i < count; ++i)
-      if (SumsApart(items[i]))
-        used += static_cast<uint32_t>(
-            WritePieces(WholeOf(items[i].coded, items[i].stored), i, piece_bytes, pieces + used));
-  }
-  arena_.Commit(room.size());
-  Result result = driver_.cuMemcpyHtoDAsync(space, items, batch.head_bytes(), stream);
-  if (result == kSuccess && used > 0) result = sums_->Feed(stream, pieces, used);
+  Crc32Runs sums(reinterpret_cast<Crc32Run*>(room.data() + batch.runs_offset()), summed);
+  for (uint32_t i = 0; i < count && summed > 0; ++i)
+    if (SumsApart(items[i])) sums.Add(WholeOf(items[i].coded, items[i].stored), i);
+  const size_t bytes = batch.runs_offset() + sums.count() * sizeof(Crc32Run);
+  arena_.Commit(bytes);
+  Result result = driver_.cuMemcpyHtoDAsync(space, items, bytes, stream);
   if (result != kSuccess) return result;
   const CodeKernel& kernel = *device_.LoadCodeKernel(batch.program);
   const uint32_t blocks = device_.multiprocessors() * kCodeBlocks;
   result = encodes ? kernel.Encode(stream, space, count, batch.units, batch.FlagsAt(space), blocks)
                    : kernel.Decode(stream, space, count, batch.units, batch.FlagsAt(space), blocks);
-  if (result != kSuccess || used == 0) return result;
-  return sums_->Launch(stream, used, batch.SumsAt(space));
+  if (result != kSuccess || sums.count() == 0) return result;
+  return sums_->Launch(stream, batch.RunsAt(space), sums, batch.SumsAt(space));
 }
 
 Result ItemCodes::LaunchAns(StreamPointer stream, std::span<std::byte> room, const CodeWork& work,
@@ -254,44 +241,30 @@ void ItemCodes::PlanRuns(const CodeWork& work, CodeBatch& batch) const {
 }
 
 std::span<std::byte> ItemCodes::ReserveSums(const CodeBatch& batch) {
-  const auto next = std::find_if(batch.items.begin() + static_cast<ptrdiff_t>(batch.sum_next),
-                                 batch.items.end(), [](const CodeItem& i) { return i.stored > 0; });
-  if (next == batch.items.end()) return {};
-  const uint64_t pieces = PieceCount(WholeOf(0, next->stored));
-  return arena_.Reserve(pieces * sizeof(Crc32Piece), TileArena::kRegionBytesMax);
+  const size_t bytes = batch.count * (2 * sizeof(uint32_t) + sizeof(Crc32Run));
+  return arena_.Reserve(bytes, bytes);
 }
 
 Result ItemCodes::LaunchSums(StreamPointer stream, std::span<std::byte> room, const CodeWork& work,
-                             CodeBatch& batch) {
+                             const CodeBatch& batch) {
   const DeviceAddress space = workspace(work.direction).address();
-  Result result = kSuccess;
-  if (batch.sum_next == 0)
-    result = driver_.cuMemsetD8Async(batch.FlagsAt(space), 0, batch.count * 2 * sizeof(uint32_t),
-                                     stream);
-  auto* pieces = reinterpret_cast<Crc32Piece*>(room.data());
-  const size_t most = room.size() / sizeof(Crc32Piece);
-  const size_t first = batch.sum_next;
-  uint64_t fitting = 0, summed = 0;
-  for (; batch.sum_next < batch.count; ++batch.sum_next) {
-    const CodeItem& item = batch.items[batch.sum_next];
-    if (item.stored == 0) continue;
-    fitting += PieceCount(WholeOf(space + item.coded, item.stored));
-    if (fitting > most) break;
-    summed += item.stored;
-  }
-  const uint32_t piece_bytes = PieceBytes(summed);
-  uint64_t used = 0;
-  for (size_t i = first; i < batch.sum_next; ++i) {
+  uint64_t summed = 0;
+  for (const CodeItem& item : batch.items) summed += item.stored;
+  // As in the head of a batch, from its flags on.
+  const size_t words = batch.count * 2 * sizeof(uint32_t);
+  std::memset(room.data(), 0, words);
+  Crc32Runs sums(reinterpret_cast<Crc32Run*>(room.data() + words), summed);
+  for (size_t i = 0; i < batch.count; ++i) {
     const CodeItem& item = batch.items[i];
     if (item.stored == 0) continue;
-    used += WritePieces(WholeOf(space + item.coded, item.stored), static_cast<uint32_t>(i),
-                        piece_bytes, pieces + used);
+    sums.Add(WholeOf(space + item.coded, item.stored), static_cast<uint32_t>(i));
   }
-  arena_.Commit(used * sizeof(Crc32Piece));
-  if (result != kSuccess || used == 0) return result;
-  const auto fed = static_cast<uint32_t>(used);
-  result = sums_->Feed(stream, pieces, fed);
-  return result == kSuccess ? sums_->Launch(stream, fed, batch.SumsAt(space)) : result;
+  const size_t bytes = words + sums.count() * sizeof(Crc32Run);
+  arena_.Commit(bytes);
+  const Result fed =
+      driver_.cuMemcpyHtoDAsync(batch.FlagsAt(space), room.data(), bytes, stream);
+  if (fed != kSuccess || sums.count() == 0) return fed;
+  return sums_->Launch(stream, batch.RunsAt(space), sums, batch.SumsAt(space));
 }
 
 std::span<std::byte> ItemCodes::ReserveWords(const CodeBatch& batch) {

@@ -13,7 +13,7 @@
 #include "cuda/code_workspace.h"
 #include "cuda/cuda_device.h"
 #include "cuda/fences.h"
-#include "cuda/piece_sums.h"
+#include "cuda/run_sums.h"
 #include "cuda/tile_arena.h"
 #include "device/stream.h"
 
@@ -52,7 +52,7 @@ class ItemCodes {
   static constexpr uint64_t kBufferBytes = uint64_t{16} << 20;
 
   /// `sums` is null where there are no kernels: then the processor codes alone.
-  ItemCodes(CudaDevice& device, const PieceSums* sums, TileArena& arena, uint64_t budget_bytes,
+  ItemCodes(CudaDevice& device, RunSums* sums, TileArena& arena, uint64_t budget_bytes,
             AnsPlaces ans_places);
   ItemCodes(const ItemCodes&) = delete;
   ItemCodes& operator=(const ItemCodes&) = delete;
@@ -79,11 +79,11 @@ class ItemCodes {
   /// Gives a batch whose lengths are known its runs, from the workspace to the pool; none where no
   /// coding is kept. Where the pool is on the device, with zeroes behind them.
   void PlanRuns(const CodeWork& work, CodeBatch& batch) const;
-  /// Room for the sums of the next item at least; empty when there is none now.
+  /// Room for the sums of a batch whose lengths are known; empty when there is none now.
   std::span<std::byte> ReserveSums(const CodeBatch& batch);
-  /// Queues as many sums of codings as fit in `room`, and says so in the batch.
+  /// Queues them.
   Result LaunchSums(StreamPointer stream, std::span<std::byte> room, const CodeWork& work,
-                    CodeBatch& batch);
+                    const CodeBatch& batch);
 
   /// Room for what the device says of a batch; empty when there is none now.
   std::span<std::byte> ReserveWords(const CodeBatch& batch);
@@ -131,7 +131,7 @@ class ItemCodes {
 
   CudaDevice& device_;
   const Driver& driver_;
-  const PieceSums* sums_;
+  RunSums* sums_;
   TileArena& arena_;
   const AnsPlaces ans_places_;
   CodeWorkspace encoding_;

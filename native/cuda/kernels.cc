@@ -78,10 +78,11 @@ Result Kernels::Gather(StreamPointer stream, DeviceAddress tiles, uint32_t count
                                 stream, arguments, nullptr);
 }
 
-Result Kernels::Crc32(StreamPointer stream, DeviceAddress pieces, uint32_t count,
-                      DeviceAddress results, uint32_t blocks) const {
-  void* arguments[] = {&pieces, &count, &results};
-  return Launch(driver_, crc32_, count, blocks, kCrc32Threads, stream, arguments);
+Result Kernels::Crc32(StreamPointer stream, DeviceAddress runs, uint32_t count, uint32_t pieces,
+                      uint32_t piece_bytes, DeviceAddress powers, DeviceAddress results,
+                      uint32_t blocks) const {
+  void* arguments[] = {&runs, &count, &pieces, &piece_bytes, &powers, &results};
+  return Launch(driver_, crc32_, pieces, blocks, kCrc32Threads, stream, arguments);
 }
 
 }  // namespace orbitkv::cuda

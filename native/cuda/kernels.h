@@ -16,18 +16,6 @@ struct Tile {
 };
 static_assert(sizeof(Tile) == 24);
 
-/// What orbitkv_crc32 reads.
-struct Crc32Piece {
-  static constexpr uint32_t kBytesMin = 16 << 10;  // unless there are no more
-  static constexpr uint32_t kBytesMax = 64 << 10;
-  uint64_t address;
-  uint32_t bytes;
-  uint32_t weight;
-  uint32_t result;
-  uint32_t unused;
-};
-static_assert(sizeof(Crc32Piece) == 24);
-
 /// Compiles a program of KernelSources(), or takes it from the cache, and loads it. The context is
 /// current. Throws SystemError.
 Module LoadProgram(const Driver& driver, const char* name, int architecture);
@@ -45,7 +33,9 @@ class Kernels {
   /// rounds of a block, or with `warps` each warp by itself.
   Result Gather(StreamPointer stream, DeviceAddress tiles, uint32_t count, uint32_t slices,
                 uint32_t slice_bytes, uint32_t blocks, bool warps) const;
-  Result Crc32(StreamPointer stream, DeviceAddress pieces, uint32_t count, DeviceAddress results,
+  /// Of `pieces` pieces in `count` runs (crc32_runs.h), as native/kernels/crc32_source.h has it.
+  Result Crc32(StreamPointer stream, DeviceAddress runs, uint32_t count, uint32_t pieces,
+               uint32_t piece_bytes, DeviceAddress powers, DeviceAddress results,
                uint32_t blocks) const;
 
  private:

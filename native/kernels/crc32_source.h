@@ -2,24 +2,29 @@
 
 namespace orbitkv::kernels {
 
-/// CRC32 (IEEE) of pieces of at most 64 KiB, one warp a piece. A piece is {address, bytes, weight,
-/// result, 0}: its remainder, without the customary first and last inversion, times `weight` (the
-/// polynomial of what follows it in its sum) is added to results[result]. Addition is exclusive or,
-/// so the order of pieces does not matter.
+/// CRC32 (IEEE) of runs: bytes that lie together. A run is {address, bytes, weight, result, first}:
+/// its remainder, without the customary first and last inversion, times `weight` (the polynomial of
+/// what follows it in its sum) is added to results[result]. Addition is exclusive or, so the order
+/// does not matter. A warp takes a piece of a run at a time: of `piece_bytes`, counted from the
+/// run's end; `first` numbers a run's pieces through the launch. `powers` has x to the power of
+/// 8 * 16384 * i, by which a piece is moved to its place; `piece_bytes` is a multiple of 16384.
 ///
-/// A piece is read in tiles of 512 bytes that end where it ends, 16 neighbouring bytes a lane;
-/// zeros in front of it change no remainder. Each lane keeps the remainder of its own column of
-/// tiles, and `lanes` holds what that is to be multiplied by: x to the power of 128 * (31 - lane).
+/// A piece is read in tiles of 512 bytes on multiples of 16, 16 neighbouring bytes a lane; what is
+/// read in front of it or behind it counts as zeros, and the power that zeros behind it add is
+/// taken back in the end. Each of the four words of a lane has a remainder of its own, that of the
+/// same word of all tiles: all four go one tile further by the same constant, and none waits for
+/// another.
 ///
 /// Multiplying by a constant is eight look-ups of four bits each, in tables of which every lane has
 /// a copy in its own bank of shared memory: no look-up waits for another.
 ///
-/// Name of the kernel: orbitkv_crc32(pieces, count, results); 256 threads a block.
+/// Name of the kernel: orbitkv_crc32(runs, count, pieces, piece_bytes, powers, results); 256
+/// threads a block.
 inline constexpr char kCrc32Source[] = R"cuda(
 typedef unsigned long long u64;
 typedef unsigned int u32;
 
-struct Piece { u64 address; u32 bytes; u32 weight; u32 result; u32 unused; };
+struct Run { u64 address; u32 bytes; u32 weight; u32 result; u32 first; };
 
 // Product of two polynomials modulo the CRC's, reflected: 1 is 0x80000000.
 static __device__ __forceinline__ u32 times(u32 a, u32 b) {
@@ -32,47 +37,41 @@ static __device__ __forceinline__ u32 times(u32 a, u32 b) {
   return product;
 }
 
-// Tables of the products with two constants, x^32 and another, one after the other: 8 half bytes, 16 values, 32 lanes.
-// A block of 256 threads fills them; a barrier has to follow.
-#define NEAR 0u
-#define FAR 16384u
-static __device__ __forceinline__ void fill(u32* tables, u32 id, u32 other) {
-  const u32 product = times((id & 15u) << (4 * ((id >> 4) & 7u)), id < 128 ? 0xedb88320u : other);
-  for (u32 i = 0; i < 32; ++i) tables[id * 32 + (i + id) % 32] = product;
+// A table of the products with a constant: 8 half bytes, 16 values, 32 lanes. Threads 0 to 127 of a block fill it; a
+// barrier has to follow.
+enum { TABLE_WORDS = 4096 };
+static __device__ __forceinline__ void fill(u32* table, u32 id, u32 constant) {
+  const u32 product = times((id & 15u) << (4 * ((id >> 4) & 7u)), constant);
+  for (u32 i = 0; i < 32; ++i) table[id * 32 + (i + id) % 32] = product;
 }
 
-// The product of `x` with the constant whose table begins at byte `table`, NEAR or FAR; `lane` is where the lane's copy of
-// an entry is, in bytes.
-static __device__ __forceinline__ u32 entry(const char* bytes, u32 half, u32 lane, u32 table) {
-  return *(const u32*)(bytes + ((half & 0x780u) | lane) + table);
+// The product of `x` with the constant of the table that begins `offset` bytes from `tables`; `lane` is where the lane's
+// copy of an entry is, in bytes.
+static __device__ __forceinline__ u32 entry(const char* bytes, u32 half, u32 lane, u32 offset) {
+  return *(const u32*)(bytes + ((half & 0x780u) | lane) + offset);
 }
-static __device__ __forceinline__ u32 step(const u32* tables, u32 x, u32 lane, u32 table) {
+static __device__ __forceinline__ u32 step(const u32* tables, u32 x, u32 lane, u32 offset) {
   const char* const bytes = (const char*)tables;
-  return (entry(bytes, x << 7, lane, table) ^ entry(bytes, x << 3, lane, table + 2048) ^
-          entry(bytes, x >> 1, lane, table + 4096)) ^
-         (entry(bytes, x >> 5, lane, table + 6144) ^ entry(bytes, x >> 9, lane, table + 8192) ^
-          entry(bytes, x >> 13, lane, table + 10240)) ^
-         (entry(bytes, x >> 17, lane, table + 12288) ^ entry(bytes, x >> 21, lane, table + 14336));
+  return (entry(bytes, x << 7, lane, offset) ^ entry(bytes, x << 3, lane, offset + 2048) ^
+          entry(bytes, x >> 1, lane, offset + 4096)) ^
+         (entry(bytes, x >> 5, lane, offset + 6144) ^ entry(bytes, x >> 9, lane, offset + 8192) ^
+          entry(bytes, x >> 13, lane, offset + 10240)) ^
+         (entry(bytes, x >> 17, lane, offset + 12288) ^ entry(bytes, x >> 21, lane, offset + 14336));
 }
 
-// 16 bytes at `at`; those before `first` count as zeros and are not read.
-static __device__ __forceinline__ uint4 sixteen(u64 at, u64 first) {
-  if (at >= first && at % 16 == 0) return *(const uint4*)at;
+// 16 bytes at a multiple of 16; those before `first` or from `end` on count as zeros and are not read.
+static __device__ __forceinline__ uint4 sixteen(u64 at, u64 first, u64 end) {
+  if (at >= first && at + 16 <= end) return *(const uint4*)at;
   u32 words[4];
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
     words[k] = 0;
     for (int i = 0; i < 4; ++i) {
       const u64 byte = at + 4 * k + i;
-      if (byte >= first) words[k] |= (u32)*(const unsigned char*)byte << (8 * i);
+      if (byte >= first && byte < end) words[k] |= (u32)*(const unsigned char*)byte << (8 * i);
     }
   }
-  uint4 v;
-  v.x = words[0];
-  v.y = words[1];
-  v.z = words[2];
-  v.w = words[3];
-  return v;
+  return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
 // x to the power of 128 * (31 - lane).
@@ -85,49 +84,89 @@ static __device__ const u32 weights[32] = {
   0xa06a2517u, 0x80000000u,
 };
 
-// The remainder of one lane's column of tiles. `WIDE`: its bytes are at multiples of 16.
-template <bool WIDE>
-static __device__ __forceinline__ u32 column(const u32* tables, u64 at, u64 first, u32 tiles, u32 lane) {
-  uint4 next = sixteen(at, first);
-  u32 crc = 0;
-  for (u32 tile = 1;; ++tile) {
-    const uint4 v = next;
-    at += 512;
-    if (tile < tiles) next = WIDE ? *(const uint4*)at : sixteen(at, first);
-    crc = step(tables, crc ^ v.x, lane, NEAR) ^ v.y;
-    crc = step(tables, crc, lane, NEAR) ^ v.z;
-    crc = step(tables, crc, lane, NEAR) ^ v.w;
-    if (tile == tiles) return step(tables, crc, lane, NEAR);
-    crc = step(tables, crc, lane, FAR);
+// x to the power of -8 * i.
+static __device__ const u32 unshifted[16] = {
+  0x80000000u, 0x6567cb95u, 0xd7125358u, 0x1f81b6e1u, 0x5b358fd3u, 0xeb21cebfu,
+  0x2ff880c5u, 0x97fc423cu, 0x2e9bb40bu, 0x2fb98a7du, 0xd6f6fa3cu, 0x2059d4a0u,
+  0x36511375u, 0x525983aau, 0x31619cb3u, 0x0f125caeu,
+};
+
+// Tiles that are read at once.
+enum { FLIGHT = 4, ROUND = FLIGHT * 512 };
+
+// The remainder of the bytes from `first` to `end`, shared out among the lanes of a warp: the sum of what they return.
+static __device__ __forceinline__ u32 remainder_of(const u32* table, u64 first, u64 end, u32 id) {
+  const u32 lane = id * 4;
+  const u64 stop = (end + 15) / 16 * 16;
+  const u32 rounds = (u32)((stop - first + ROUND - 1) / ROUND);
+  u64 at = stop - (u64)rounds * ROUND + id * 16;
+  uint4 next[FLIGHT];
+#pragma unroll
+  for (int k = 0; k < FLIGHT; ++k) next[k] = sixteen(at + k * 512, first, end);
+  uint4 sum = make_uint4(0, 0, 0, 0);
+  for (u32 left = rounds; left > 0; --left) {
+    uint4 v[FLIGHT];
+#pragma unroll
+    for (int k = 0; k < FLIGHT; ++k) v[k] = next[k];
+    at += ROUND;
+    if (left > 2 || (left == 2 && stop == end)) {
+#pragma unroll
+      for (int k = 0; k < FLIGHT; ++k) next[k] = *(const uint4*)(at + k * 512);
+    } else if (left == 2) {
+#pragma unroll
+      for (int k = 0; k < FLIGHT; ++k) next[k] = sixteen(at + k * 512, first, end);
+    }
+#pragma unroll
+    for (int k = 0; k < FLIGHT; ++k) {
+      sum.x = step(table, sum.x, lane, 0) ^ v[k].x;
+      sum.y = step(table, sum.y, lane, 0) ^ v[k].y;
+      sum.z = step(table, sum.z, lane, 0) ^ v[k].z;
+      sum.w = step(table, sum.w, lane, 0) ^ v[k].w;
+    }
   }
+  // From each word to the next, and behind the last, by x^32.
+  u32 crc = times(sum.x, 0xedb88320u) ^ sum.y;
+  crc = times(crc, 0xedb88320u) ^ sum.z;
+  crc = times(crc, 0xedb88320u) ^ sum.w;
+  crc = times(times(crc, 0xedb88320u), weights[id]);
+  return stop == end ? crc : times(crc, unshifted[stop - end]);
 }
 
-extern "C" __global__ void __launch_bounds__(256)
-orbitkv_crc32(const Piece* pieces, u32 count, u32* results) {
-  __shared__ u32 tables[8192];
+// The run of a piece: the last that begins with it or before. All lanes of a warp look together.
+static __device__ __forceinline__ u32 run_of(const Run* runs, u32 count, u32 piece, u32 lane) {
+  u32 low = 0;
+  while (count > 1) {
+    const u32 each = (count + 31) / 32;
+    const u32 at = lane * each;
+    const bool begun = at < count && runs[low + at].first <= piece;
+    const u32 before = (__popc(__ballot_sync(0xffffffffu, begun)) - 1) * each;
+    low += before;
+    count = count - before < each ? count - before : each;
+  }
+  return low;
+}
+
+extern "C" __global__ void __launch_bounds__(256, 4)
+orbitkv_crc32(const Run* runs, u32 count, u32 pieces, u32 piece_bytes, const u32* powers, u32* results) {
+  __shared__ u32 table[TABLE_WORDS];
   const u32 id = threadIdx.x;
-  // By x^4000 from a tile's last word of a lane to the next tile's first.
-  fill(tables, id, 0x1cc717f9u);
+  // By x^4096, from a tile to the next.
+  if (id < 128) fill(table, id, 0x8e7ea170u);
   __syncthreads();
 
   const u32 lane = id % 32;
   const u32 warps = gridDim.x * (blockDim.x / 32);
-  for (u32 p = blockIdx.x + gridDim.x * (id / 32); p < count; p += warps) {
-    u64 field = 0;
-    if (lane < 3) field = ((const volatile u64*)(pieces + p))[lane];
-    const u64 address = __shfl_sync(0xffffffffu, field, 0);
-    const u64 sizes = __shfl_sync(0xffffffffu, field, 1);
-    const u64 place = __shfl_sync(0xffffffffu, field, 2);
-    const u64 end = address + (u32)sizes;
-    const u32 weight = (u32)(sizes >> 32);
-    const u32 tiles = ((u32)sizes + 511) / 512;
-    const u64 at = end - (u64)tiles * 512 + lane * 16;
-    u32 crc = end % 16 == 0 ? column<true>(tables, at, address, tiles, lane * 4)
-                            : column<false>(tables, at, address, tiles, lane * 4);
-    crc = times(crc, weights[lane]);
+  for (u32 p = blockIdx.x + gridDim.x * (id / 32); p < pieces; p += warps) {
+    const Run run = runs[run_of(runs, count, p, lane)];
+    const u32 behind = (run.bytes - 1) / piece_bytes - (p - run.first);
+    const u64 end = run.address + run.bytes - (u64)behind * piece_bytes;
+    const u64 first = p == run.first ? run.address : end - piece_bytes;
+    u32 crc = remainder_of(table, first, end, lane);
 #pragma unroll
     for (int offset = 16; offset > 0; offset /= 2) crc ^= __shfl_xor_sync(0xffffffffu, crc, offset);
-    if (lane == 0) atomicXor(results + (u32)place, times(crc, weight));
+    if (lane != 0) continue;
+    if (behind != 0) crc = times(crc, powers[behind * (piece_bytes / 16384)]);
+    atomicXor(results + run.result, times(crc, run.weight));
   }
 }
 )cuda";

@@ -91,6 +91,7 @@ static __device__ __forceinline__ Part part_of(const Item& item, u32 unit) {
 
 // What sums codes as they are made: tables of step(), from a word of 8 bytes to the next and from there to the same lane's
 // next 8, where this lane's copies are, and the power of x that its column is followed by.
+enum { NEAR = 0, FAR = 4 * TABLE_WORDS };
 struct Sums {
   const u32* tables;
   u32 lane;
@@ -207,11 +208,11 @@ static __device__ __forceinline__ bool decode_fp8(const Item& item, u32 unit, u3
 // Without instructions that encode, four blocks a multiprocessor would spill registers.
 extern "C" __global__ void __launch_bounds__(256, __CUDA_ARCH__ >= 890 ? 4 : 3)
 orbitkv_fp8_encode(const Item* items, u32 count, u32 units, u32* flags) {
-  // As orbitkv_crc32 has them, by x^32 and by x^2016: a step's columns are 256 bytes apart.
-  __shared__ u32 tables[8192];
+  // By x^32 and by x^2016: a step's columns are 256 bytes apart.
+  __shared__ u32 tables[2 * TABLE_WORDS];
   const u32 id = threadIdx.x;
   // The barrier that they need is in for_each_unit().
-  fill(tables, id, 0x99168a18u);
+  fill(tables + id / 128 * TABLE_WORDS, id % 128, id < 128 ? 0xedb88320u : 0x99168a18u);
   const u32* const powers = flags + 2 * count;
   const Sums sums = {tables, id % 32 * 4, powers[id % 32], flags + count, powers + 32};
   for_each_unit(items, count, units, flags, [sums](const Item& item, u32 index, u32 unit, u32 lane) {

@@ -24,10 +24,7 @@ function textOf(name: 'move' | 'crc32'): string {
 const CODEC = readdirSync(join(root, 'native/codec'))
   .filter((file) => /^crc32.*\.cc$/.test(file))
   .map((file) => `native/codec/${file}`)
-const SOURCES = [
-  'test/native/kernels/claims.cc',
-  ...['choice', 'runs', 'checksum_pieces'].map((n) => `native/cuda/${n}.cc`),
-]
+const SOURCES = ['test/native/kernels/claims.cc', ...['choice', 'runs', 'crc32_runs'].map((n) => `native/cuda/${n}.cc`)]
 
 /** A place in the text of a kernel, and what a careless hand would make of it. */
 interface Twin {
@@ -54,12 +51,23 @@ const TWINS: readonly Twin[] = [
   twin('wide accesses whatever the alignment', 'move', 'apart % 16 == 0', 'apart % 8 == 0'),
   twin('no last byte', 'move', 'if (done < bytes) bytes_of', 'if (done + 1 < bytes) bytes_of'),
   twin('padding that stays', 'move', 'if (source == 0) zero(target, bytes, lane)', 'if (source == 0) return'),
-  twin('the weight of another lane', 'crc32', 'weights[lane]', 'weights[lane ^ 1]'),
+  twin('the weight of another lane', 'crc32', 'weights[id])', 'weights[id ^ 1])'),
   twin('a table that nobody waits for', 'crc32', 'u);\n  __syncthreads();', 'u);'),
-  twin('one step for both distances', 'crc32', 'crc, lane, FAR)', 'crc, lane, NEAR)'),
-  twin('bytes in front of a piece', 'crc32', 'if (byte >= first) words', 'if (byte + 16 > first) words'),
-  twin('wide reads whatever the alignment', 'crc32', 'end % 16 == 0 ?', 'end % 4 == 0 ?'),
-  twin('a tile that is read twice', 'crc32', 'at += 512;', 'at += tile == 1 ? 0 : 512;'),
+  twin('half a table', 'crc32', 'if (id < 128) fill', 'if (id < 64) fill'),
+  twin('words of the lane before', 'crc32', 'step(table, sum.y, lane, 0)', 'step(table, sum.y, lane ^ 4, 16)'),
+  twin(
+    'bytes in front of a piece',
+    'crc32',
+    'if (byte >= first && byte < end)',
+    'if (byte + 16 > first && byte < end)',
+  ),
+  twin('bytes behind a piece', 'crc32', 'byte < end)', 'byte < end + 16)'),
+  twin('zeros behind a piece that stay', 'crc32', 'unshifted[stop - end]', 'unshifted[0]'),
+  twin('a last round that ends too late', 'crc32', '(left == 2 && stop == end)', 'left == 2'),
+  twin('the run before', 'crc32', '.first <= piece', '.first < piece'),
+  twin('a run that is cut short', 'crc32', 'count - before < each ? count - before : each', '1'),
+  twin('a place from the start', 'crc32', 'powers[behind *', 'powers[(p - run.first) *'),
+  twin('a tile that is read twice', 'crc32', 'at += ROUND;', 'at += left == rounds ? 0 : ROUND;'),
 ]
 
 const right = { move: textOf('move'), crc32: textOf('crc32') }

@@ -295,8 +295,8 @@ typedef struct Op {
   void (*function)(void *);
   void *argument;
   int kernel;
-  Address tiles, results;
-  uint32_t units;
+  Address tiles, results, powers;
+  uint32_t units, piece_bytes;
   struct Op *next;
 } Op;
 
@@ -311,9 +311,9 @@ static Stream *all_streams;
 struct Tile {
   uint64_t target, source, bytes;
 };
-struct Piece {
+struct Run {
   uint64_t address;
-  uint32_t bytes, weight, result, unused;
+  uint32_t bytes, weight, result, first;
 };
 
 static uint32_t times(uint32_t a, uint32_t b) {
@@ -352,6 +352,40 @@ static Result run_codes(const Op *op) {
   return 0;
 }
 
+static uint32_t remainder_of(const unsigned char *bytes, uint32_t count) {
+  uint32_t crc = 0;
+  for (uint32_t at = 0; at < count; ++at) {
+    crc ^= bytes[at];
+    for (int k = 0; k < 8; ++k) crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0);
+  }
+  return crc;
+}
+
+// Piece by piece, from the end of each run, as the kernel does.
+static Result run_sums(const Op *op) {
+  const struct Run *runs = (const struct Run *)op->tiles;
+  const uint32_t *powers = (const uint32_t *)op->powers;
+  uint32_t *results = (uint32_t *)op->results;
+  const uint32_t piece = op->piece_bytes;
+  if (piece == 0 || piece % 16384 != 0 || !reaches(op->tiles, op->bytes * sizeof *runs)) return 700;
+  uint32_t pieces = 0;
+  for (size_t i = 0; i < op->bytes; ++i) {
+    const struct Run *run = runs + i;
+    if (run->bytes == 0 || run->first != pieces || !reaches(run->address, run->bytes)) return 700;
+    if (!reaches((Address)(results + run->result), 4)) return 700;
+    uint32_t behind = 0;
+    for (uint32_t left = run->bytes; left > 0; ++behind, ++pieces) {
+      const uint32_t here = left < piece ? left : piece;
+      const Address power = (Address)(powers + behind * (piece / 16384));
+      if (!reaches(power, 4)) return 700;
+      left -= here;
+      const uint32_t crc = remainder_of((const unsigned char *)run->address + left, here);
+      results[run->result] ^= times(times(crc, *(const uint32_t *)power), run->weight);
+    }
+  }
+  return pieces == op->units ? 0 : 700;
+}
+
 static Result run_kernel(const Op *op) {
   while (fault("hang")) usleep(200);
   Result injected = fault_number("sticky");
@@ -371,21 +405,7 @@ static Result run_kernel(const Op *op) {
     }
     return 0;
   }
-  const struct Piece *pieces = (const struct Piece *)op->tiles;
-  if (!reaches(op->tiles, op->bytes * sizeof *pieces)) return 700;
-  uint32_t *results = (uint32_t *)op->results;
-  for (size_t i = 0; i < op->bytes; ++i) {
-    const struct Piece *p = pieces + i;
-    if (p->bytes == 0 || p->bytes > 65536 || !reaches(p->address, p->bytes)) return 700;
-    if (!reaches((Address)(results + p->result), 4)) return 700;
-    uint32_t crc = 0;
-    for (uint32_t at = 0; at < p->bytes; ++at) {
-      crc ^= ((const unsigned char *)p->address)[at];
-      for (int k = 0; k < 8; ++k) crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0);
-    }
-    results[p->result] ^= times(crc, p->weight);
-  }
-  return 0;
+  return run_sums(op);
 }
 
 static void *work(void *passed) {
@@ -622,7 +642,11 @@ API Result cuLaunchKernel(intptr_t function, unsigned gx, unsigned gy, unsigned 
   op.tiles = *(Address *)arguments[0];
   op.bytes = *(uint32_t *)arguments[1];
   if (function == 2) {
-    op.results = *(Address *)arguments[2];
+    op.units = *(uint32_t *)arguments[2];
+    op.piece_bytes = *(uint32_t *)arguments[3];
+    op.powers = *(Address *)arguments[4];
+    op.results = *(Address *)arguments[5];
+    if (bx != 256 || op.units == 0) return 1;
   }
   if (function == 3 || function == 4) {
     const uint32_t slices = *(uint32_t *)arguments[2];

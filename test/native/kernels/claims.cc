@@ -9,7 +9,7 @@
 
 #include "codec/crc32.h"
 #include "codec/crc32_combine.h"
-#include "cuda/checksum_pieces.h"
+#include "cuda/crc32_runs.h"
 #include "cuda/choice.h"
 #include "cuda/runs.h"
 #include "device.h"
@@ -20,7 +20,8 @@ struct Text {
   void (*move)(const void* tiles, uint32_t count);
   void (*gather)(const void* tiles, uint32_t count, uint32_t slices, uint32_t slice_bytes);
   void (*gather_warps)(const void* tiles, uint32_t count, uint32_t slices, uint32_t slice_bytes);
-  void (*crc32)(const void* pieces, uint32_t count, uint32_t* results);
+  void (*crc32)(const void* runs, uint32_t count, uint32_t pieces, uint32_t piece_bytes,
+                const uint32_t* powers, uint32_t* results);
 };
 
 #define ORBITKV_TEXT(name)                                                                        \
@@ -32,8 +33,9 @@ struct Text {
         [](const void* t, uint32_t n, uint32_t s, uint32_t b) {                                   \
           name::orbitkv_gather_warps(static_cast<const name::Tile*>(t), n, s, b);                 \
         },                                                                                        \
-        [](const void* p, uint32_t n, uint32_t* r) {                           \
-          name::checksums::orbitkv_crc32(static_cast<const name::checksums::Piece*>(p), n, r); \
+        [](const void* a, uint32_t n, uint32_t p, uint32_t b, const uint32_t* w, uint32_t* r) {   \
+          name::checksums::orbitkv_crc32(static_cast<const name::checksums::Run*>(a), n, p, b, w, \
+                                         r);                                                      \
         },                                                                                        \
   }
 
@@ -111,7 +113,7 @@ void ChecksumOnce(const Text& text, uint64_t seed) {
   Edged memory(50'000 + below(16));
   for (size_t i = 0; i < memory.size(); ++i) memory.data()[i] = static_cast<uint8_t>(draw());
   std::vector<ChecksumStep> steps;
-  std::vector<cuda::Crc32Piece> pieces;
+  uint64_t runs = 0;
   for (uint64_t count = 1 + below(8); count > 0; --count) {
     const uint64_t segment = kSizes[below(std::size(kSizes))];
     const uint64_t stride = segment + (below(2) == 0 ? 0 : below(600));
@@ -119,16 +121,17 @@ void ChecksumOnce(const Text& text, uint64_t seed) {
     if (bytes > memory.size()) continue;
     const auto* at = reinterpret_cast<std::byte*>(memory.data()) + below(memory.size() - bytes + 1);
     steps.push_back({at, bytes, segment, stride});
-    const size_t before = pieces.size();
-    pieces.resize(before + cuda::PieceCount(steps.back()));
-    const uint32_t piece_bytes = cuda::Crc32Piece::kBytesMin << below(3);
-    const uint64_t written = cuda::WritePieces(
-        steps.back(), static_cast<uint32_t>(steps.size() - 1), piece_bytes, &pieces[before]);
-    pieces.resize(before + written);
+    runs += cuda::RunCount(steps.back());
   }
+  std::vector<cuda::Crc32Run> list(runs);
+  // As if there were more in the launch: of that hangs how long a piece is.
+  cuda::Crc32Runs written(list.data(), below(3) * (uint64_t{100} << 20));
+  for (size_t i = 0; i < steps.size(); ++i) written.Add(steps[i], static_cast<uint32_t>(i));
+  CLAIM(written.count() == runs, "crc32, seed %llu: runs", static_cast<unsigned long long>(seed));
   std::vector<uint32_t> remainders(steps.size());
   device::Launch(1 + static_cast<uint32_t>(below(3)), 256, draw(), [&] {
-    text.crc32(pieces.data(), static_cast<uint32_t>(pieces.size()), remainders.data());
+    text.crc32(list.data(), written.count(), written.pieces(), written.piece_bytes(),
+               cuda::PiecePowers().data(), remainders.data());
   });
   for (size_t i = 0; i < steps.size(); ++i) {
     const auto& [at, bytes, segment, stride] = steps[i];

@@ -204,6 +204,12 @@ inline bool __any_sync(uint32_t mask, bool value) {
   for (uint32_t flip = 1; flip < device::kWarp; flip *= 2) any |= __shfl_xor_sync(mask, any, flip);
   return any != 0;
 }
+inline uint32_t __ballot_sync(uint32_t mask, bool value) {
+  uint32_t all = static_cast<uint32_t>(value) << threadIdx.x % device::kWarp;
+  for (uint32_t flip = 1; flip < device::kWarp; flip *= 2) all |= __shfl_xor_sync(mask, all, flip);
+  return all;
+}
+inline uint32_t __popc(uint32_t value) { return static_cast<uint32_t>(std::popcount(value)); }
 inline void __syncwarp() {
   device::Meet(device::block->warps[threadIdx.x / device::kWarp].meeting);
 }

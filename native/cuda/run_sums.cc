@@ -1,0 +1,30 @@
+#include "cuda/run_sums.h"
+
+namespace orbitkv::cuda {
+namespace {
+
+/// Blocks for each multiprocessor: as many as its registers allow.
+constexpr uint32_t kBlocks = 4;
+
+}  // namespace
+
+RunSums::RunSums(CudaDevice& device, const Kernels& kernels)
+    : device_(device),
+      kernels_(kernels),
+      memory_(device.Allocate(sizeof(Crc32Powers), &powers_)) {}
+
+Result RunSums::Launch(StreamPointer stream, DeviceAddress runs, const Crc32Runs& written,
+                       DeviceAddress sums) {
+  if (!powers_brought_) {
+    // They stay where they are until the process ends.
+    const Crc32Powers& powers = PiecePowers();
+    const Result brought =
+        device_.driver().cuMemcpyHtoDAsync(powers_, powers.data(), sizeof powers, stream);
+    if (brought != kSuccess) return brought;
+    powers_brought_ = true;
+  }
+  return kernels_.Crc32(stream, runs, written.count(), written.pieces(), written.piece_bytes(),
+                        powers_, sums, device_.multiprocessors() * kBlocks);
+}
+
+}  // namespace orbitkv::cuda
