@@ -96,6 +96,8 @@ constexpr Method kMethods[] = {
 
     {"codecWorkspace", Contained<ReportCodecWorkspace>},
     {"encode", Counted<Encode>},
+    {"encodeHeld", Counted<EncodeHeld>},
+    {"releaseCodes", Counted<ReleaseCodes>},
     {"decode", Counted<Decode>},
 
     {"openStaging", Counted<OpenStaging>},

@@ -112,6 +112,19 @@ std::optional<StreamOptions> ReadStreamOptions(napi_env env, napi_value options)
   return read;
 }
 
+/// A list of triples and the stream that holds what they name, from argument `at` on; none when
+/// that is undefined. Nothing when it is malformed.
+std::optional<cufile::HeldWrite> ReadHeldWrite(napi_env env, const Port& port,
+                                               const Arguments<14>& arguments, size_t at) {
+  if (IsUndefined(env, arguments[at])) return cufile::HeldWrite{};
+  const auto triples =
+      ReadList(env, arguments[at], arguments[at + 1], arguments[at + 2], kHeldDoubles);
+  int32_t holder;
+  if (!triples || !ReadInt32(env, arguments[at + 3], &holder) || port.stream(holder) == nullptr)
+    return std::nullopt;
+  return cufile::HeldWrite{*triples, port.stream(holder)->held_codes()};
+}
+
 /// encode() and decode(), which take the same.
 napi_value Code(napi_env env, napi_callback_info call,
                 int (Stream::*queue)(int32_t, std::span<const double>, size_t)) {
@@ -188,6 +201,20 @@ napi_value ReportCodecWorkspace(napi_env env, napi_callback_info call) {
 
 napi_value Encode(napi_env env, napi_callback_info call) {
   return Code(env, call, &Stream::Encode);
+}
+
+napi_value EncodeHeld(napi_env env, napi_callback_info call) {
+  return Code(env, call, &Stream::EncodeHeld);
+}
+
+napi_value ReleaseCodes(napi_env env, napi_callback_info call) {
+  const Arguments<1> arguments(env, call);
+  const auto& port = arguments.bound<OpenedPort>().port;
+  int32_t stream;
+  if (port == nullptr) return Int32(env, -EBADF);
+  if (!ReadInt32(env, arguments[0], &stream) || port->stream(stream) == nullptr)
+    return Int32(env, -EINVAL);
+  return Int32(env, port->stream(stream)->ReleaseCodes());
 }
 
 napi_value Decode(napi_env env, napi_callback_info call) {
@@ -279,7 +306,7 @@ napi_value StagingRead(napi_env env, napi_callback_info call) {
 }
 
 napi_value StagingWrite(napi_env env, napi_callback_info call) {
-  const Arguments<10> arguments(env, call);
+  const Arguments<14> arguments(env, call);
   const auto& port = arguments.bound<OpenedPort>().port;
   if (port == nullptr) return Int32(env, -EBADF);
   int32_t stream, tag, file;
@@ -292,10 +319,12 @@ napi_value StagingWrite(napi_env env, napi_callback_info call) {
       !ReadOffset(env, arguments[5], &extent.bytes) || !ReadOffset(env, arguments[6], &zero_from) ||
       port->staging(stream) == nullptr)
     return Int32(env, -EINVAL);
+  const auto codes = ReadHeldWrite(env, *port, arguments, 10);
+  if (!codes) return Int32(env, -EINVAL);
   auto registered = cufile::Library::Instance().Find(file);
   if (registered == nullptr) return Int32(env, -EBADF);
-  return Int32(
-      env, port->staging(stream)->Write(tag, std::move(registered), extent, zero_from, *copies));
+  return Int32(env, port->staging(stream)->Write(tag, std::move(registered), extent, zero_from,
+                                                 *copies, *codes));
 }
 
 napi_value CloseStream(napi_env env, napi_callback_info call) {

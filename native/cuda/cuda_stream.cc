@@ -64,6 +64,7 @@ CudaStream::CudaStream(CudaDevice& device, StreamContext context, const StreamOp
   }
   codes_.emplace(device_, run_sums_ ? &*run_sums_ : nullptr, *arena_,
                  options_.codec_budget_bytes, options_.ans_arrays);
+  hold_.emplace(codes_->encoding());
 }
 
 // What is in flight has ended; members end in the reverse order of what they use.
@@ -247,6 +248,7 @@ void CudaStream::Post(Job& job, int32_t result) {
   job.holds.clear();
   job.enqueue = nullptr;
   job.result = nullptr;
+  if (job.codes != nullptr && job.codes->held) hold_->Ended(*job.codes, result);
   context_.sink->PostLocal({job.tag, result, nanoseconds, CompletionKind::kStream});
 }
 

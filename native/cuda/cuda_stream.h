@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "cuda/code_hold.h"
 #include "cuda/cuda_device.h"
 #include "cuda/cuda_event.h"
 #include "cuda/device_sums.h"
@@ -67,6 +68,10 @@ class CudaStream : public Stream {
   int ChecksumMapped(int32_t tag, std::span<const double> descriptors, size_t result_base) override;
   int Encode(int32_t tag, std::span<const double> descriptors, size_t result_base) override;
   int Decode(int32_t tag, std::span<const double> descriptors, size_t result_base) override;
+  int EncodeHeld(int32_t tag, std::span<const double> descriptors, size_t result_base) override;
+  std::shared_ptr<const HeldCodes> held_codes() const override { return hold_->codes(); }
+  int ReleaseCodes() override { return hold_->Release(); }
+  bool codes_lent() const override { return hold_->lent(); }
   CodecWorkspace codec_workspace() const override;
   /// As the six above; nothing follows a refusal.
   int Submit(ForeignJob job);
@@ -152,7 +157,7 @@ class CudaStream : public Stream {
   void Refused(Job& job, Result result);
 
   int Code(int32_t tag, CodeDirection direction, std::span<const double> descriptors,
-           size_t result_base);
+           size_t result_base, bool held);
   /// Runs that go as the job's next; whether one end of them is the pool.
   void PlanRuns(Job& job, std::vector<Tile> runs, bool pool);
   void SealBatch(Job& job, CodeWork& work, std::span<const std::byte> room);
@@ -182,6 +187,7 @@ class CudaStream : public Stream {
   std::optional<RunSums> run_sums_;
   std::optional<DeviceSums> device_sums_;
   std::optional<ItemCodes> codes_;
+  std::optional<CodeHold> hold_;
   int64_t front_since_us_ = 0;  // since when the first of jobs_ is the first
 
   std::vector<double> snapshot_;

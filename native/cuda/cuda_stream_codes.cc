@@ -37,16 +37,21 @@ int64_t BytesOf(const CodeBatch& batch) {
 }  // namespace
 
 int CudaStream::Encode(int32_t tag, std::span<const double> descriptors, size_t result_base) {
-  return Code(tag, CodeDirection::kEncode, descriptors, result_base);
+  return Code(tag, CodeDirection::kEncode, descriptors, result_base, false);
+}
+
+int CudaStream::EncodeHeld(int32_t tag, std::span<const double> descriptors, size_t result_base) {
+  return Code(tag, CodeDirection::kEncode, descriptors, result_base, true);
 }
 
 int CudaStream::Decode(int32_t tag, std::span<const double> descriptors, size_t result_base) {
-  return Code(tag, CodeDirection::kDecode, descriptors, result_base);
+  return Code(tag, CodeDirection::kDecode, descriptors, result_base, false);
 }
 
 int CudaStream::Code(int32_t tag, CodeDirection direction, std::span<const double> descriptors,
-                     size_t result_base) try {
+                     size_t result_base, bool held) try {
   if (const int refused = Admit(); refused != 0) return refused;
+  if (direction == CodeDirection::kEncode && !hold_->none()) return -EBUSY;
   CodeJob codes;
   const int decoded =
       DecodeCodes(Snapshot(descriptors), direction, context_.pool, device_.ordinal(), &codes);
@@ -66,6 +71,9 @@ int CudaStream::Code(int32_t tag, CodeDirection direction, std::span<const doubl
   job.codes->steps = std::move(codes.steps);
   job.codes->result_base = result_base;
   job.codes->inside = context_.pool->device() != kHostDevice;
+  job.codes->held = held;
+  // Where the pool is on the device nothing is made in the workspace.
+  if (held && job.codes->inside) return -EOPNOTSUPP;
   job.way = job.codes->inside ? Way::kInside : encodes ? Way::kFromDevice : Way::kToDevice;
   job.bytes = codes.bytes;
   job.holds.assign(codes.templates.begin(), codes.templates.end());
@@ -74,7 +82,13 @@ int CudaStream::Code(int32_t tag, CodeDirection direction, std::span<const doubl
     device_.Fail(entered);
     return -ENODEV;
   }
-  if (const int prepared = codes_->Prepare(*job.codes); prepared != 0) {
+  const int prepared = codes_->Prepare(*job.codes);
+  if (held) {
+    if (prepared != 0) return prepared;
+    const std::vector<CodeBatch>& batches = job.codes->batches;
+    if (batches.size() != 1 || !batches.front().on_device()) return -E2BIG;
+    hold_->Begin(device_.ordinal(), job.codes->steps.size());
+  } else if (prepared != 0) {
     // It ends in its turn, with nothing done.
     job.error = prepared;
     job.launched = true;
@@ -82,6 +96,7 @@ int CudaStream::Code(int32_t tag, CodeDirection direction, std::span<const doubl
   }
   return Accept(std::move(job));
 } catch (const std::bad_alloc&) {
+  if (held) hold_->Abandon();
   return -ENOMEM;
 }
 

@@ -326,6 +326,7 @@ void ItemCodes::CollectEncoded(const Pending& pending, std::span<uint32_t> resul
     // What nvCOMP wrote ends where it ends; kernels write the zeroes behind theirs.
     if (coded && pending.batch->ans && !work.inside)
       std::memset(step.coded + stored, 0, AlignCoded(stored) - stored);
+    if (!coded) pending.batch->items[i].stored = 0;
     if (!coded && !work.inside && step.stored >= step.item->bytes)
       work.raw.push_back(static_cast<uint32_t>(at));
     if (results.empty()) continue;

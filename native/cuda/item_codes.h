@@ -26,6 +26,8 @@ struct CodeWork {
   std::vector<CodeBatch> batches;
   size_t result_base = 0;
   bool inside = false;
+  /// The workspace is held when it has ended (CodeHold).
+  bool held = false;
 
   /// How far it was handed to the device: the batch, and what was done of it.
   enum class Stage { kHold, kCode, kSizes, kSum, kMove, kSeal };
@@ -101,6 +103,8 @@ class ItemCodes {
   /// Takes what stands before fences that have passed; an empty `results` says nothing to anybody.
   void Collect(const Fences& fences, std::span<uint32_t> results);
   void Forget() { pending_.clear(); }
+
+  CodeWorkspace& encoding() { return encoding_; }
 
   /// As CODEC_WORKSPACE in src/binding/codecs.ts, of both directions.
   CodecWorkspace report() const;

@@ -74,7 +74,7 @@ class CudaStaging : public Staging {
   }
 
   int Write(int32_t tag, std::shared_ptr<RegisteredFile> file, const Extent& extent,
-            uint64_t zero_from, std::span<const double> copies) override {
+            uint64_t zero_from, std::span<const double> copies, const HeldWrite& codes) override {
     const uint64_t end = extent.staging_offset + extent.bytes;
     if (!IsWhole(extent, file->file().bytes, memory_->bytes()) || zero_from > end) return -EINVAL;
     cuda::ForeignJob job = Transfer(tag, std::move(file), extent, true);
@@ -87,6 +87,8 @@ class CudaStaging : public Staging {
       job.bytes += gather.bytes;
       job.holds.insert(job.holds.end(), gather.templates.begin(), gather.templates.end());
     }
+    if (!codes.triples.empty())
+      if (const int refused = Gather(codes, &job); refused != 0) return refused;
     if (zero_from < end)
       job.before.push_back(
           {reinterpret_cast<uint64_t>(memory_->base()) + zero_from, 0, end - zero_from});
@@ -118,6 +120,27 @@ class CudaStaging : public Staging {
   void Detach() override { stream_->Detach(); }
 
  private:
+  /// Codings go to their places in the slot, zeroes behind them up to the next sector. The job
+  /// holds them until it has ended.
+  int Gather(const HeldWrite& codes, cuda::ForeignJob* job) {
+    if (codes.held == nullptr) return -EINVAL;
+    if (codes.held->device != stream_->device().ordinal()) return -EXDEV;
+    const std::vector<double> copy(codes.triples.begin(), codes.triples.end());
+    std::vector<HeldStep> steps;
+    const int decoded = DecodeHeld(copy, *codes.held, memory_->bytes(), &steps);
+    if (decoded != 0) return decoded;
+    for (const HeldStep& step : steps) {
+      const uint64_t to = reinterpret_cast<uint64_t>(memory_->base()) + step.slot_offset;
+      const uint64_t bytes = step.code.bytes;
+      job->before.push_back({to, step.code.address, bytes});
+      if (const uint64_t zeroes = AlignCoded(bytes) - bytes; zeroes > 0)
+        job->before.push_back({to + bytes, 0, zeroes});
+      job->bytes += bytes;
+    }
+    job->holds.push_back(codes.held);
+    return 0;
+  }
+
   cuda::ForeignJob Transfer(int32_t tag, std::shared_ptr<RegisteredFile> file, const Extent& extent,
                             bool write) {
     cuda::ForeignJob job;

@@ -33,7 +33,8 @@ class HostStaging : public Staging {
   }
 
   int Write(int32_t tag, std::shared_ptr<RegisteredFile> file, const Extent& extent,
-            uint64_t zero_from, std::span<const double> copies) override {
+            uint64_t zero_from, std::span<const double> copies, const HeldWrite& codes) override {
+    if (!codes.triples.empty()) return -EOPNOTSUPP;
     const uint64_t end = extent.staging_offset + extent.bytes;
     if (!IsWhole(extent, file->file().bytes, memory_->bytes()) || zero_from > end) return -EINVAL;
     return stream_.Transfer(

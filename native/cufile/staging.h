@@ -17,6 +17,14 @@ struct Extent {
   uint64_t bytes;
 };
 
+/// Codings that a write takes from where a stream of the device holds them.
+struct HeldWrite {
+  /// Triples, see DecodeHeld(); none: nothing is taken.
+  std::span<const double> triples;
+  /// Null: that stream holds nothing.
+  std::shared_ptr<const HeldCodes> held;
+};
+
 /// A staging slot: memory of a device that cuFile knows, and a stream of its own on which the
 /// memory is what the pool is to others. Everything a driver reads later (sizes, offsets, the
 /// result word) has its place in this object, which outlives what is in flight. One transfer at a
@@ -27,7 +35,7 @@ class Staging : public Stream {
   virtual int Read(int32_t tag, std::shared_ptr<RegisteredFile> file, const Extent& extent,
                    std::span<const double> checks, size_t result_base) = 0;
   virtual int Write(int32_t tag, std::shared_ptr<RegisteredFile> file, const Extent& extent,
-                    uint64_t zero_from, std::span<const double> copies) = 0;
+                    uint64_t zero_from, std::span<const double> copies, const HeldWrite& codes) = 0;
   /// Lets the library go of the memory and the stream; nothing may be in flight. 0 or minus a
   /// status: then the memory must stay for ever.
   virtual int Deregister() = 0;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "device/event.h"
+#include "device/held_codes.h"
 #include "memory/pool.h"
 #include "port/completion_sink.h"
 
@@ -95,6 +96,16 @@ class Stream {
   /// device has no such coding.
   virtual int Encode(int32_t tag, std::span<const double> descriptors, size_t result_base);
   virtual int Decode(int32_t tag, std::span<const double> descriptors, size_t result_base);
+  /// As Encode; the codings also stay where they were made, until ReleaseCodes(). -E2BIG: they do
+  /// not fit there together, or the processor would make some; nothing was done. -EBUSY: something
+  /// is held, or is to be; so answers Encode too.
+  virtual int EncodeHeld(int32_t tag, std::span<const double> descriptors, size_t result_base);
+  /// What the last of them left; null before it has ended well, and when nothing is held.
+  virtual std::shared_ptr<const HeldCodes> held_codes() const { return nullptr; }
+  /// 0; -EBUSY: it is not made yet, or is read; -EINVAL: nothing is held.
+  virtual int ReleaseCodes() { return -EINVAL; }
+  /// What is held is being read: this stream may not be closed.
+  virtual bool codes_lent() const { return false; }
   /// Zeroes where codings need no memory of a device.
   virtual CodecWorkspace codec_workspace() const { return {}; }
   virtual StreamReport report() const { return {}; }
@@ -133,6 +144,7 @@ class Stream {
 
 inline int Stream::Move(int32_t, std::span<const double>) { return -EOPNOTSUPP; }
 inline int Stream::Encode(int32_t, std::span<const double>, size_t) { return -EOPNOTSUPP; }
+inline int Stream::EncodeHeld(int32_t, std::span<const double>, size_t) { return -EOPNOTSUPP; }
 inline int Stream::Decode(int32_t, std::span<const double>, size_t) { return -EOPNOTSUPP; }
 inline int Stream::ChecksumMapped(int32_t, std::span<const double>, size_t) { return -EOPNOTSUPP; }
 

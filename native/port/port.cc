@@ -130,7 +130,7 @@ int32_t Port::OpenStream(Device& device, const StreamOptions& options) {
 int32_t Port::CloseStream(int32_t number) {
   Stream* closing = stream(number);
   if (closing == nullptr) return -EINVAL;
-  if (closing->in_flight() > 0) return -EBUSY;
+  if (closing->in_flight() > 0 || closing->codes_lent()) return -EBUSY;
   if (cufile::Staging* slot = staging(number)) {
     const int code = slot->Deregister();
     if (code != 0) return code;

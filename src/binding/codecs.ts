@@ -14,6 +14,15 @@ export interface CodecMethods {
    */
   encode(stream: number, tag: number, list: Float64Array, offset: number, count: number, resultBase: number): number
   /**
+   * encode(), whose codings also stay where the device made them until releaseCodes(), for stagingWrite(). They have to fit
+   * there together: -E2BIG, when they do not or the processor would make some; then nothing was done. Until the
+   * release encode() and encodeHeld() of this stream are -EBUSY. After a completion below 0 nothing is held.
+   * -EOPNOTSUPP: this stream has no workspace (the host, a staging slot).
+   */
+  encodeHeld(stream: number, tag: number, list: Float64Array, offset: number, count: number, resultBase: number): number
+  /** Lets go of what a stream holds. 0; -EBUSY: it is not made yet, or a write still reads it; -EINVAL: it holds nothing. */
+  releaseCodes(stream: number): number
+  /**
    * The other direction, from the `storedBytes` that encode() reported for a coding (raw items go by copy()). Result i is
    * 0, or 1: these bytes are no coding, and the page holds nothing of worth. On the stream of a staging slot the slot is the pool.
    * A job that the codec's workspace has no room for completes with -ENOMEM, and its bytes may be as good as ever.

@@ -79,6 +79,10 @@ export interface StagingMethods {
   /**
    * Zeroes a slot from `zeroFrom` to `stagingOffset + bytes`, gathers `count` COPY descriptors from pages into it, then
    * writes `bytes` from `stagingOffset` to a registered file. Completes and refuses as stagingRead does.
+   *
+   * `codeCount` HELD_CODE triples at `codes[codeOffset]` are gathered as well, from what stream `holder` holds: each with
+   * zeroes behind it up to the next multiple of 512. -EINVAL: one is not held, has another length or no place in the slot;
+   * -EXDEV: it is held on another device; -EOPNOTSUPP: the slot is the host's.
    */
   stagingWrite(
     stream: number,
@@ -91,5 +95,9 @@ export interface StagingMethods {
     copies: Float64Array,
     offset: number,
     count: number,
+    codes?: Float64Array,
+    codeOffset?: number,
+    codeCount?: number,
+    holder?: number,
   ): number
 }

@@ -122,6 +122,12 @@ export const TARGET = {
   itemCount: 8,
 } as const
 
+/**
+ * One coding that goes from where encodeHeld() left it to a staging slot: the place of its descriptor in that job, an
+ * offset in the slot, a multiple of 512, and exactly its bytes.
+ */
+export const HELD_CODE = { doubles: 3, index: 0, slotOffsetBytes: 1, bytes: 2 } as const
+
 /** Stands for "no offset" in a descriptor. */
 export const NO_OFFSET = -1
 /** Stands for "no checksum: do not verify" in a descriptor. */
