@@ -134,22 +134,14 @@ export class DeviceStream {
     results: Uint32Array,
     base: number,
   ): number {
-    const { device, memory, encodes, copyUs } = this.world
+    const { device, memory, encodes } = this.world
     const moves = this.#coded(doubles, offset, count)
     must(base >= 0 && base + 2 * count <= results.length, 'X3', () => `results of ${count} codings at ${base}`)
     for (const { paddedBytes: room } of moves) {
       must(room % SECTOR_BYTES === 0, 'X3', () => `an encoding has ${room} bytes of room`)
     }
     const strike = encodes.strike()
-    if (manner(strike) === 'refused') return EINVAL
-    const ranges = device.departCoded(memory, moves, false, 'encoding')
-    this.coding++
-    this.queue(strike, tag, copyUs, () => {
-      this.coding--
-      device.arriveCoded(moves, ranges)
-      return encodeItems(device, memory, moves, strike, results, base)
-    })
-    return 0
+    return this.#code(strike, tag, moves, false, () => encodeItems(device, memory, moves, strike, results, base))
   }
 
   /** As Port.decode. */
@@ -161,7 +153,7 @@ export class DeviceStream {
     results: Uint32Array,
     base: number,
   ): number {
-    const { device, memory, decodes, copyUs } = this.world
+    const { device, memory, decodes } = this.world
     const moves = this.#coded(doubles, offset, count)
     must(base >= 0 && base + count <= results.length, 'X3', () => `results of ${count} codings at ${base}`)
     for (const { memoryAt, paddedBytes: storedBytes, bytes } of moves) {
@@ -174,13 +166,25 @@ export class DeviceStream {
       )
     }
     const strike = decodes.strike()
+    return this.#code(strike, tag, moves, true, () => decodeItems(device, memory, moves, strike, results, base))
+  }
+
+  /** A job of codings: `land` happens at its end and says its result. */
+  #code(
+    strike: Strike<FaultKind> | null,
+    tag: number,
+    moves: CodedMove[],
+    toPages: boolean,
+    land: () => number,
+  ): number {
     if (manner(strike) === 'refused') return EINVAL
-    const ranges = device.departCoded(memory, moves, true, 'decoding')
+    const { device, memory, copyUs } = this.world
+    const ranges = device.departCoded(memory, moves, toPages, toPages ? 'decoding' : 'encoding')
     this.coding++
     this.queue(strike, tag, copyUs, () => {
       this.coding--
       device.arriveCoded(moves, ranges)
-      return decodeItems(device, memory, moves, strike, results, base)
+      return land()
     })
     return 0
   }

@@ -45,6 +45,20 @@ export function nativeOf(manager: ManagerProcess) {
   }
 }
 
+/** The port as a lane's effects see it: jobs of its one stream. */
+function streamPort(stream: DeviceStream, results: Uint32Array) {
+  return {
+    copy: (_: number, tag: number, direction: 0 | 1, list: Float64Array, offset: number, count: number) =>
+      stream.copy(tag, direction === 0, list, offset, count),
+    checksum: (_: number, tag: number, list: Float64Array, offset: number, count: number, base: number) =>
+      stream.checksum(tag, list, offset, count, results, base),
+    encode: (_: number, tag: number, list: Float64Array, offset: number, count: number, base: number) =>
+      stream.encode(tag, list, offset, count, results, base),
+    decode: (_: number, tag: number, list: Float64Array, offset: number, count: number, base: number) =>
+      stream.decode(tag, list, offset, count, results, base),
+  }
+}
+
 /** Lanes of the host have the plain name. */
 function onDevice(name: string, device: number): string {
   return device === 0 ? name : `${name}-${device}`
@@ -77,16 +91,7 @@ export class DramWorkerLane extends Lane<DramWorkerInput, DramWorkerEffect> {
     this.device = manager.openStream(this.actor, (tag, result) => this.step({ kind: 'stream-completed', tag, result }))
     this.#sinks = {
       native: nativeOf(manager),
-      port: {
-        copy: (_: number, tag: number, direction: 0 | 1, list: Float64Array, offset: number, count: number) =>
-          this.device.copy(tag, direction === 0, list, offset, count),
-        checksum: (_: number, tag: number, list: Float64Array, offset: number, count: number, base: number) =>
-          this.device.checksum(tag, list, offset, count, results, base),
-        encode: (_: number, tag: number, list: Float64Array, offset: number, count: number, base: number) =>
-          this.device.encode(tag, list, offset, count, results, base),
-        decode: (_: number, tag: number, list: Float64Array, offset: number, count: number, base: number) =>
-          this.device.decode(tag, list, offset, count, results, base),
-      },
+      port: streamPort(this.device, results),
       stream: 0,
       client: { send: (reply: DramWorkerReply) => replies().send(reply) },
     } as unknown as DramWorkerSinks
@@ -128,12 +133,7 @@ export class HostRestoreLane extends Lane<HostRestoreInput, HostRestoreEffect> {
     this.device = manager.openStream(this.actor, (tag, result) => this.step({ kind: 'stream-completed', tag, result }))
     this.#sinks = {
       native: nativeOf(manager),
-      port: {
-        copy: (_: number, tag: number, direction: 0 | 1, list: Float64Array, offset: number, count: number) =>
-          this.device.copy(tag, direction === 0, list, offset, count),
-        decode: (_: number, tag: number, list: Float64Array, offset: number, count: number, base: number) =>
-          this.device.decode(tag, list, offset, count, results, base),
-      },
+      port: streamPort(this.device, results),
       stream: 0,
       client: { send: (reply: HostRestoreReply) => replies().send(reply) },
       get readers() {
