@@ -318,7 +318,7 @@ shimTest('held codes: ANS that saves nothing is stored as it is, and has no codi
 shimTest(
   'held codes: what does not fit together, or the processor codes, is refused at once and leaves no trace',
   (t) => {
-    const two = new Bed(t, [fp8(64 * KIB, 1), fp8(64 * KIB, 2)], { codecBudgetBytes: 32 * KIB + 20 * KIB })
+    const two = new Bed(t, [fp8(256 * KIB, 1), fp8(256 * KIB, 2)], { codecBudgetBytes: 200 * KIB })
     t.is(two.hold(), E2BIG)
     t.is(two.release(), EINVAL)
     t.is(two.encode(), 0, 'in two batches it goes')
