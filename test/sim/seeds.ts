@@ -1,9 +1,10 @@
 import fc from 'fast-check'
 import { commitOf } from './commit.js'
+import type { Outcome } from './deeds.js'
 import { FAULT_KINDS, type FaultKind, FaultTally } from './faults.js'
 import { type Plan, planArbitrary } from './plan.js'
 import { Violation } from './violation.js'
-import { NO_TWIN, type Outcome, type Twin, World } from './world.js'
+import { NO_TWIN, type Twin, World } from './world.js'
 
 /** The last line of `npm run sim`. */
 export interface Report {

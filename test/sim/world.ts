@@ -1,10 +1,8 @@
-import { SSD_WORKER_COUNT } from '../../src/actors/ssd-worker/counters.js'
-import { VERB_COUNT } from '../../src/manager/counters.js'
-import { STORAGE_COUNT } from '../../src/manager/storage/counters.js'
 import type { Storage } from '../../src/manager/storage/storage.js'
 import { PARK_US_MAX } from './actor.js'
 import { mustRest } from './checks/rest.js'
 import { Clock } from './clock.js'
+import { Deeds, type Outcome } from './deeds.js'
 import { Engine } from './engine.js'
 import {
   CONTROL_FAULTS,
@@ -25,6 +23,7 @@ import { ManagerProcess } from './manager-process.js'
 import { Model, type ModelPlan } from './model.js'
 import type { CodecPlan, Plan } from './plan.js'
 import { type Shard, ShardPath } from './shard.js'
+import { Trace } from './trace.js'
 import { NO_TWIN, type Twin } from './twin.js'
 import { must } from './violation.js'
 
@@ -32,7 +31,6 @@ export { OUR_UID } from './limits.js'
 export { NO_TWIN, type Twin } from './twin.js'
 
 const EPOCH_FIRST = 77
-const STEPS_MAX = 1_000_000
 /** After faults stop, everything that was admitted ends within this much virtual time on top of the plan's own times. */
 const SETTLE_US = 1_000_000
 const SCRIPT_US_MAX = 20_000_000
@@ -40,29 +38,6 @@ const SCRIPT_US_MAX = 20_000_000
 const EXIT_AFTER_US = PARK_US_MAX + 5_000
 /** From an exit to the next start. */
 const RESTART_US = 300
-
-/** What one seed did. */
-export interface Outcome {
-  readonly operations: number
-  readonly hash: number
-  readonly restoresVerified: number
-  readonly blocksVerified: number
-  readonly publishesDone: number
-  /** Reads and writes of the disk that ended, well or not. */
-  readonly reads: number
-  readonly writes: number
-  /** Those of the cuFile route that ended in full. */
-  readonly cufileReads: number
-  readonly cufileWrites: number
-  /** Reads that passed one write that could have gone, at most (D4). */
-  readonly readsPastWrite: number
-  /** Starts of the Manager. */
-  readonly starts: number
-  /** Items that the device encoded and decoded. */
-  readonly encoded: number
-  readonly decoded: number
-  readonly virtualUs: number
-}
 
 /** One seed: processes of the Manager, one after another, a file system, a device and some engines, in one thread. */
 export class World {
@@ -101,21 +76,14 @@ export class World {
   #ending = false
   #calm = false
   #starts = 0
-  #steps = 0
-  #hash = 0
-  #completions = 0
-  #reads = 0
-  #writes = 0
-  #cufileReads = 0
-  #cufileWrites = 0
-  #readsPastWrite = 0
-  #encoded = 0
-  #decoded = 0
+  readonly #trace = new Trace()
+  readonly #deeds: Deeds
 
   constructor(plan: Plan, faults: FaultTally, twin: Twin = NO_TWIN) {
     this.plan = plan
     this.twin = twin
     this.faults = faults
+    this.#deeds = new Deeds(faults)
     this.#off = new Set([...plan.off, ...plan.gpu.off, ...plan.codec.off])
     this.wakeUs = new Stream(plan.wakeUs)
     this.engineUs = new Stream(plan.engineUs)
@@ -176,26 +144,20 @@ export class World {
       restoresVerified: this.restoresVerified,
       blocksVerified: this.blocksVerified,
       publishesDone: this.publishesDone,
-      reads: this.#reads,
-      writes: this.#writes,
-      cufileReads: this.#cufileReads,
-      cufileWrites: this.#cufileWrites,
-      readsPastWrite: this.#readsPastWrite,
+      ...this.#deeds.counts,
       starts: this.#starts,
-      encoded: this.#encoded,
-      decoded: this.#decoded,
       virtualUs: clock.nowUs,
     }
   }
 
   /** Machine steps with an input, ticks that were due, and completions, so far. */
   get operations(): number {
-    return this.#steps + this.#completions
+    return this.#trace.steps + this.#deeds.completions
   }
 
   /** Of every event so far. */
   get hash(): number {
-    return this.#hash >>> 0
+    return this.#trace.hash
   }
 
   /** Whether plans of this seed may use the fault now; counts it when they do. */
@@ -211,24 +173,11 @@ export class World {
   }
 
   noteStep(actor: string, input: { readonly kind: string }): void {
-    this.#steps++
-    must(this.#steps < STEPS_MAX, 'D4', () => `${this.#steps} steps and no end`)
-    let hash = Math.imul(this.#hash ^ this.clock.nowUs, 0x9e3779b1)
-    hash = Math.imul(hash ^ (actor.length * 131 + actor.charCodeAt(actor.length - 1)), 0x85ebca6b)
-    const { kind } = input
-    hash = Math.imul(hash ^ (kind.length * 31 + kind.charCodeAt(0)), 0xc2b2ae35)
-    const inside = input as {
-      tag?: number
-      connection?: number
-      reply?: { kind: string; job?: number; batch?: number }
-    }
-    hash ^= inside.tag ?? inside.connection ?? inside.reply?.job ?? inside.reply?.batch ?? 0
-    this.#hash = hash ^ (hash >>> 15)
+    this.#trace.step(actor, input, this.clock.nowUs)
   }
 
   mixHash(value: number): void {
-    const hash = Math.imul(this.#hash ^ value, 0x9e3779b1)
-    this.#hash = hash ^ (hash >>> 15)
+    this.#trace.mix(value)
   }
 
   /** The faults of one place, the same ones for every process that has it. */
@@ -361,29 +310,9 @@ export class World {
     }
   }
 
-  /** What a process did is counted, and which bounds it met: faults of a kind that plans cannot place. */
-  #retire({ lanes, wiring, device, storageTally: storage, verbTally: verbs, leases }: ManagerProcess): void {
-    this.#encoded += device.encoded
-    this.#decoded += device.decoded
-    for (const {
-      name,
-      device: { completions },
-    } of lanes) {
-      this.#completions += completions
-      if (name.startsWith('host-reader')) this.#reads += completions
-      if (name.startsWith('writeback')) this.#writes += completions
-    }
-    this.#cufileReads += wiring.staging?.tally.at(SSD_WORKER_COUNT.reads) ?? 0
-    this.#cufileWrites += wiring.staging?.tally.at(SSD_WORKER_COUNT.writes) ?? 0
-    this.#readsPastWrite = Math.max(this.#readsPastWrite, wiring.staging?.check.passedMost ?? 0)
-    for (const lease of leases.keys()) this.oldLease = lease
-    if (storage.at(STORAGE_COUNT.poolAllocFailures) > 0) this.faults.fired('pool-full')
-    if (storage.at(STORAGE_COUNT.directoryEvictions) > 0) this.faults.fired('directory-full')
-    if (storage.at(STORAGE_COUNT.writeQueueFull) > 0) this.faults.fired('queue-full')
-    if (storage.at(STORAGE_COUNT.admissionRejections) > 0) this.faults.fired('admission-rejected')
-    if (verbs.at(VERB_COUNT.unreadBlocks) > 0) this.faults.fired('reads-stopped')
-    if (verbs.at(VERB_COUNT.budgetWaits) > 0) this.faults.fired('budget-busy')
-    if (verbs.at(VERB_COUNT.gpuWriteFallbacks) > 0) this.faults.fired('gpu-write-fallback')
+  #retire(process: ManagerProcess): void {
+    this.#deeds.retire(process)
+    for (const lease of process.leases.keys()) this.oldLease = lease
   }
 }
 
