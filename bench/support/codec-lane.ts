@@ -1,9 +1,9 @@
 import { COMPLETION_WORDS } from '../../src/binding/completions.js'
-import type { DeviceName } from '../../src/binding/devices.js'
 import type { Port } from '../../src/binding/port.js'
 import type { StreamOptions } from '../../src/binding/streams.js'
 import { SUBMISSION_DOUBLES } from '../../src/binding/submissions.js'
 import type { Native } from '../../src/binding/surface.js'
+import type { DeviceName } from '../../src/shared/base/device-name.js'
 import { COPY } from '../../src/shared/layout/descriptors.js'
 import { Refusal } from './options.js'
 

@@ -1,8 +1,8 @@
 import { COMPLETION_WORDS } from '../../src/binding/completions.js'
-import type { DeviceName } from '../../src/binding/devices.js'
 import type { Port, PortReport } from '../../src/binding/port.js'
 import { SUBMISSION_DOUBLES, SUBMIT_READ, SUBMIT_WRITE } from '../../src/binding/submissions.js'
 import type { Native } from '../../src/binding/surface.js'
+import type { DeviceName } from '../../src/shared/base/device-name.js'
 import { ActorControl, createControl } from '../../src/shared/rings/control.js'
 
 /** What one sample does. */

@@ -1,5 +1,6 @@
-import type { CudaDevice, DeviceName } from '../../src/binding/devices.js'
+import type { CudaDevice } from '../../src/binding/devices.js'
 import type { Native } from '../../src/binding/surface.js'
+import type { DeviceName } from '../../src/shared/base/device-name.js'
 import { Refusal } from './options.js'
 
 /** The GPU that a bench was told; null for the host. @throws Refusal when it is not there. */

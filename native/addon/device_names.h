@@ -10,7 +10,7 @@
 
 namespace orbitkv::addon {
 
-/// `DeviceName` in src/binding/devices.ts.
+/// `DeviceName` in src/shared/base/device-name.ts.
 inline std::string DeviceName(int32_t device) {
   return device == kHostDevice ? "host" : "cuda:" + std::to_string(device);
 }

@@ -1,4 +1,4 @@
-import type { DeviceName } from './devices.js'
+import type { DeviceName } from '../shared/base/device-name.js'
 import type { StreamOptions } from './streams.js'
 
 /** What cuFile is asked to be. */

@@ -1,6 +1,3 @@
-/** Where a stream works: engine pages in shared memory, or a CUDA device by its ordinal. */
-export type DeviceName = 'host' | `cuda:${number}`
-
 /** A CUDA device of this host, as its driver names it. */
 export interface CudaDevice {
   /** The N of openStream('cuda:N'): the driver's order in this process. */

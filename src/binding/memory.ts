@@ -1,4 +1,4 @@
-import type { DeviceName } from './devices.js'
+import type { DeviceName } from '../shared/base/device-name.js'
 
 /** Memory of a peer, or lent by somebody of this process, that is mapped here. */
 export interface MappingReport {

@@ -1,4 +1,4 @@
-import type { DeviceName } from './devices.js'
+import type { DeviceName } from '../shared/base/device-name.js'
 
 /** How a stream of a CUDA device carries copies; `auto` looks each job's shape up in a measured table. */
 export type Transfer = 'auto' | 'direct' | 'kernel'
