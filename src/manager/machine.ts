@@ -364,10 +364,11 @@ export class ManagerMachine {
       case 'restore-done':
       case 'write-done':
         return ssd.jobs.replied(reply.job, reply)
-      case 'copied': {
+      case 'copied':
+      case 'encoded': {
         const copier = ssd.copiers.get(reply.job)
         invariant(copier !== undefined, 'only a write says that its copies have ended', { job: reply.job })
-        return copier.copied(reply.status)
+        return copier.copied(reply)
       }
       case 'route-failed':
         return routeFailed(context, reply.code)

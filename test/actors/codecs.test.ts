@@ -169,6 +169,8 @@ roundTrips<ssdWorker.SsdWorkerRequest>(
     fc.record({ kind: fc.constant('open-worker' as const), worker: number }),
     fc.record({ kind: fc.constant('restore' as const), ...ssdJob, bytes: number, admitUs: number, list }),
     fc.record({ kind: fc.constant('write' as const), ...ssdJob, list }),
+    fc.record({ kind: fc.constant('encode' as const), ...ssdJob, list }),
+    fc.record({ kind: fc.constant('write-codes' as const), job: number, list }),
     fc.record({ kind: fc.constant('cancel' as const), job: number }),
     fc.record({ kind: fc.constant('close-worker' as const), worker: number }),
     stop,
@@ -189,6 +191,13 @@ roundTrips<ssdWorker.SsdWorkerReply>(
       list,
     }),
     fc.record({ kind: fc.constant('copied' as const), job: number, status: number }),
+    fc.record({
+      kind: fc.constant('encoded' as const),
+      job: number,
+      status: number,
+      held: fc.constantFrom<0 | 1>(0, 1),
+      list,
+    }),
     fc.record({ kind: fc.constant('write-done' as const), job: number, status: number, list }),
     fc.record({
       kind: fc.constant('route-failed' as const),

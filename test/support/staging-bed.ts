@@ -7,11 +7,11 @@ import {
 } from '../../src/actors/ssd-worker/machine.js'
 import { STAGING_SLOTS } from '../../src/actors/ssd-worker/worker.js'
 import { PAGE_BYTES } from '../../src/shared/base/units.js'
-import { NO_CRC, NO_OFFSET, SOURCE, TARGET } from '../../src/shared/layout/descriptors.js'
+import { COPY, NO_CODE, NO_CRC, NO_OFFSET, SOURCE, TARGET } from '../../src/shared/layout/descriptors.js'
 import { PlainTally } from './plain-tally.js'
 import { type Block, granuleCrc, payload, SHAPES, type Shape, storedBytes } from './staging-blocks.js'
 import { BED_FILE_BYTES, BED_SLOT_BYTES, type Operation, type Outcome, StagingDevice } from './staging-device.js'
-import { type RestoreRecord, StagingJobs, type WriteRecord } from './staging-jobs.js'
+import { type EncodeRecord, type RestoreRecord, StagingJobs, type WriteRecord } from './staging-jobs.js'
 
 const CODED_DESCRIPTORS = 2
 
@@ -58,7 +58,7 @@ export class StagingBed {
     return this.#device.operations
   }
 
-  get jobs(): ReadonlyMap<number, RestoreRecord | WriteRecord> {
+  get jobs(): ReadonlyMap<number, RestoreRecord | WriteRecord | EncodeRecord> {
     return this.#jobs.records
   }
 
@@ -139,6 +139,7 @@ export class StagingBed {
         target[TARGET.bytes] = granule.items * granule.strideBytes
         target[TARGET.object] = object
         target[TARGET.itemCount] = granule.items
+        target[TARGET.code] = NO_CODE
         targets.push(...target)
       }
     }
@@ -149,6 +150,92 @@ export class StagingBed {
       this.request({ kind: 'write', worker, job, more, list, ...finish }),
     )
     return job
+  }
+
+  /** Publishes blocks under a codec, from pages that have their bytes: one job of at most CODED_DESCRIPTORS codings. */
+  encode(worker: number, blocks: readonly Block[], fence = 0): number {
+    const job = this.#nextJob++
+    const placed: EncodeRecord['blocks'][number][] = []
+    const codes: EncodeRecord['codes'][number][] = []
+    const raw: number[] = []
+    const coded: number[] = []
+    for (const block of blocks) {
+      const shape = SHAPES[block.template] as Shape
+      const codings = shape.granules.filter(({ codingBytes }) => codingBytes !== null).length
+      if (codes.length + codings > CODED_DESCRIPTORS) continue
+      const page = this.#jobs.addPage(block.template, job)
+      this.#jobs.bytes(block.template, page).set(payload(block))
+      const hotOffsetBytes = this.#device.takePool(shape.extentBytes)
+      for (const [index, granule] of shape.granules.entries()) {
+        const copy = new Array<number>(COPY.doubles).fill(0)
+        copy[COPY.template] = block.template
+        copy[COPY.granule] = index
+        copy[COPY.page] = page
+        copy[COPY.poolOffsetBytes] = hotOffsetBytes + granule.extentOffsetBytes
+        copy[COPY.itemCount] = granule.items
+        copy[COPY.storedBytes] = granule.codingBytes === null ? 0 : granule.strideBytes
+        if (granule.codingBytes === null) raw.push(...copy)
+        else {
+          coded.push(...copy)
+          codes.push({ at: placed.length, granule: index })
+        }
+      }
+      placed.push({ block, page, hotOffsetBytes })
+    }
+    const open = { said: null, asked: null, cancelled: false, ended: null, objects: [] }
+    this.#jobs.records.set(job, { kind: 'encode', blocks: placed, codes, ...open })
+    this.#fences.set(job, 0)
+    const doubles = Float64Array.from([...raw, ...coded])
+    const list = { doubles, offset: 0, length: doubles.length }
+    this.request({ kind: 'encode', worker, job, more: 0, list, slots: 1, slot: job, slotGeneration: 1, fence })
+    return job
+  }
+
+  /** Has of what a job holds the blocks at `places` written, as far as they are whole; true when it waited for that. */
+  writeCodes(job: number, places?: readonly number[]): boolean {
+    const record = this.#jobs.records.get(job)
+    if (record?.kind !== 'encode' || !record.said?.whole || record.asked !== null) return false
+    if (record.cancelled || record.ended !== null) return false
+    const asked = record.said.whole.filter((at) => places?.includes(at) ?? true)
+    record.asked = asked
+    const targets: number[] = []
+    for (const [object, at] of asked.entries()) {
+      const { block, page } = record.blocks[at] as EncodeRecord['blocks'][number]
+      for (const [index, granule] of (SHAPES[block.template] as Shape).granules.entries()) {
+        const target = new Array<number>(TARGET.doubles).fill(0)
+        target[TARGET.template] = block.template
+        target[TARGET.granule] = index
+        target[TARGET.page] = page
+        target[TARGET.poolOffsetBytes] = NO_OFFSET
+        target[TARGET.file] = block.file
+        target[TARGET.fileOffsetBytes] = block.fileOffsetBytes + granule.extentOffsetBytes
+        target[TARGET.bytes] = granule.items * granule.strideBytes
+        target[TARGET.object] = object
+        target[TARGET.itemCount] = granule.items
+        const code = record.codes.findIndex((each) => each.at === at && each.granule === index)
+        target[TARGET.code] = code < 0 ? NO_CODE : code
+        targets.push(...target)
+      }
+    }
+    const doubles = Float64Array.from(targets)
+    this.request({ kind: 'write-codes', job, list: { doubles, offset: 0, length: doubles.length } })
+    return true
+  }
+
+  cancel(job: number): void {
+    const record = this.#jobs.records.get(job)
+    if (record?.kind === 'encode') record.cancelled = true
+    this.request({ kind: 'cancel', job })
+  }
+
+  /** Nothing is held from now on. */
+  set holdsNothing(nothing: boolean) {
+    this.#device.holdsNothing = nothing
+  }
+
+  /** A bug: what a worker holds goes although it is used. */
+  releaseEarly(worker: number): void {
+    this.#device.release(worker)
   }
 
   #records(
@@ -214,8 +301,23 @@ export class StagingBed {
       }
       case 'close-worker':
         if (this.operations.some(({ worker }) => worker === effect.worker)) throw new Error('closed while in use')
+        if (this.#device.held.includes(effect.worker)) throw new Error('closed while its codings are held')
         this.#open.delete(effect.worker)
         return null
+      case 'encode': {
+        if (effect.count < 1 || effect.count > CODED_DESCRIPTORS) throw new Error('an encoding is bounded')
+        const { tag } = effect
+        const result = this.#device.beginEncode(effect)
+        return result === 0 ? null : { kind: 'completed', tag, result }
+      }
+      case 'release-codes': {
+        const read = ({ effect: each }: Operation) => each.kind === 'write' && each.codeCount > 0
+        if (this.operations.some((each) => each.worker === effect.worker && read(each))) {
+          throw new Error('codings are released while they are read')
+        }
+        this.#device.release(effect.worker)
+        return null
+      }
       case 'read':
         this.#checkRead(effect)
         this.reads.push(effect)
@@ -250,6 +352,8 @@ export class StagingBed {
         return this.#jobs.restoreDone(reply.job, reply.status, reply.list)
       case 'copied':
         return this.#jobs.copied(reply.job, reply.status, this.#device)
+      case 'encoded':
+        return this.#jobs.encoded(reply.job, reply.status, reply.held, reply.list, this.#device)
       case 'write-done':
         return this.#jobs.writeDone(reply.job, reply.status, reply.list, this.#device)
       case 'route-failed':
@@ -300,6 +404,7 @@ export class StagingBed {
   finish(): void {
     for (const [job, value] of this.#fences) if (value === 0) this.#fences.set(job, 1e9)
     this.tick(10_000)
-    while (this.complete(0)) this.tick(10)
+    const asks = () => [...this.#jobs.records.keys()].some((job) => this.writeCodes(job))
+    while (this.complete(0) || asks()) this.tick(10)
   }
 }

@@ -51,9 +51,15 @@ export const SHAPES: readonly Shape[] = [
     [1, 2048, 512, 77],
     [1, 2048, 512, 78],
   ]),
+  shapeOf([
+    [1, 700, 1024],
+    [1, 1024, 512, 400],
+  ]),
 ]
-/** Templates without codings: what cuFile writes. */
+/** Templates without codings, the first ones: what is written from pages alone. */
 export const PLAIN_TEMPLATES = 3
+/** The template with one coding. */
+export const CODED_TEMPLATE = 4
 
 /** Extents lie on 4 KiB boundaries. */
 export const extentBytesOf = (shape: Shape) => alignUp(shape.extentBytes, PAGE_BYTES)

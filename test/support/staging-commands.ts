@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import type { StagingBed } from './staging-bed.js'
-import { type Block, PLAIN_TEMPLATES, SHAPES } from './staging-blocks.js'
+import { type Block, CODED_TEMPLATE, PLAIN_TEMPLATES, SHAPES } from './staging-blocks.js'
 import type { Outcome } from './staging-device.js'
 
 /** What may happen to an ssd-worker machine in any order, and what must hold once it has. */
@@ -9,6 +9,9 @@ import type { Outcome } from './staging-device.js'
 export type Command =
   | { act: 'restore'; worker: number; blocks: BlockSpec[]; cut: number; fence: number }
   | { act: 'write'; worker: number; blocks: BlockSpec[]; cut: number; fence: number }
+  | { act: 'encode'; worker: number; blocks: BlockSpec[]; cut: number; fence: number }
+  | { act: 'codes'; pick: number; places: number[] }
+  | { act: 'holds'; nothing: boolean }
   | { act: 'again'; worker: number; picks: number[] }
   | { act: 'complete'; pick: number; outcome: Outcome }
   | { act: 'fence'; pick: number }
@@ -40,6 +43,12 @@ const FAULTS: Outcome[] = ['short', 'lost', 'io-error', 'not-registered', 'rotte
 export const command: fc.Arbitrary<Command> = fc.oneof(
   { weight: 2, arbitrary: fc.record({ act: fc.constant('restore' as const), ...job }) },
   { weight: 2, arbitrary: fc.record({ act: fc.constant('write' as const), ...job }) },
+  { weight: 2, arbitrary: fc.record({ act: fc.constant('encode' as const), ...job }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({ act: fc.constant('codes' as const), pick, places: fc.array(fc.nat({ max: 4 })) }),
+  },
+  { weight: 1, arbitrary: fc.record({ act: fc.constant('holds' as const), nothing: fc.boolean() }) },
   {
     weight: 1,
     arbitrary: fc.record({
@@ -60,7 +69,7 @@ export const command: fc.Arbitrary<Command> = fc.oneof(
 
 /** Write jobs of one worker that have not ended: the manager keeps them within its permits. */
 function writesOpen(bed: StagingBed): number {
-  return [...bed.jobs.values()].filter(({ kind, ended }) => kind === 'write' && ended === null).length
+  return [...bed.jobs.values()].filter(({ kind, ended }) => kind !== 'restore' && ended === null).length
 }
 
 /** Lets commands happen to a bed of two workers; with `faults` false everything ends well and nobody cancels. */
@@ -98,6 +107,26 @@ function obey(bed: StagingBed, command: Command, stored: Block[], faults: boolea
         command.cut,
       )
       return
+    case 'encode': {
+      if (writesOpen(bed) >= 8) return
+      const specs = command.blocks.map((spec) => ({
+        ...spec,
+        template: spec.template < PLAIN_TEMPLATES ? spec.template : CODED_TEMPLATE,
+      }))
+      const blocks = placed(bed, specs).map(({ block }) => block)
+      if (blocks.length > 0) bed.encode(command.worker, blocks, command.fence)
+      return
+    }
+    case 'codes': {
+      const jobs = [...bed.jobs.keys()]
+      const first = command.pick % Math.max(1, jobs.length)
+      // The first that waits for it, from some job on.
+      for (const job of [...jobs.slice(first), ...jobs.slice(0, first)]) if (bed.writeCodes(job, command.places)) return
+      return
+    }
+    case 'holds':
+      bed.holdsNothing = command.nothing
+      return
     case 'complete':
       bed.nowUs += 3
       bed.complete(command.pick, faults ? command.outcome : 'ok')
@@ -112,7 +141,7 @@ function obey(bed: StagingBed, command: Command, stored: Block[], faults: boolea
       if (!faults) return
       const jobs = [...bed.jobs.keys()]
       const job = jobs[command.pick % Math.max(1, jobs.length)]
-      if (job !== undefined) bed.request({ kind: 'cancel', job })
+      if (job !== undefined) bed.cancel(job)
       return
     }
     case 'stray':
@@ -135,7 +164,15 @@ export function settle(bed: StagingBed): void {
   bed.request({ kind: 'close-worker', worker: 0 })
   bed.request({ kind: 'stop' })
   if (bed.stopped !== 1 || !bed.machine.stopped || bed.closed[0] !== 0) throw new Error('the lane does not stop once')
-  for (const name of ['batchesInFlight', 'writesInFlight', 'copiesInFlight', 'jobsActive', 'jobsFenced'] as const) {
+  const owned = [
+    'batchesInFlight',
+    'writesInFlight',
+    'copiesInFlight',
+    'jobsActive',
+    'jobsFenced',
+    'arenasHeld',
+  ] as const
+  for (const name of owned) {
     if (bed.gauge(name) !== 0) throw new Error(`${name} is ${bed.gauge(name)} at rest`)
   }
   if (bed.gauge('stagingBytes') !== 0) throw new Error('staging memory is left')

@@ -1,8 +1,8 @@
 import type { SsdWorkerEffect } from '../../src/actors/ssd-worker/machine.js'
 import { STAGING_SLOTS } from '../../src/actors/ssd-worker/worker.js'
-import { alignUp, KIB, MIB, PAGE_BYTES } from '../../src/shared/base/units.js'
+import { alignUp, KIB, MIB, PAGE_BYTES, SECTOR_BYTES } from '../../src/shared/base/units.js'
 import { crc32 } from '../../src/shared/codec/crc32.js'
-import { CHECKSUM, COPY } from '../../src/shared/layout/descriptors.js'
+import { CHECKSUM, COPY, HELD_CODE } from '../../src/shared/layout/descriptors.js'
 import {
   type Block,
   codingOf,
@@ -37,7 +37,7 @@ export type Outcome =
 const OUTCOME_RESULT: Partial<Record<Outcome, number>> = { lost: -5, 'io-error': -5044, 'not-registered': -5027 }
 
 /** What an effect asks the device to do. */
-export type Work = SsdWorkerEffect & { kind: 'read' | 'scatter' | 'decode' | 'write' | 'copy' }
+export type Work = SsdWorkerEffect & { kind: 'read' | 'scatter' | 'decode' | 'write' | 'copy' | 'encode' }
 
 /** One operation of the device: it happens when it completes, with what it was given. */
 export interface Operation {
@@ -62,7 +62,16 @@ export interface DevicePages {
   /** A coding for this page was none. */
   refuse(template: number, page: number): void
   bytes(template: number, page: number): Uint8Array
+  /** The block that is published from the page. */
+  seed(template: number, page: number): number
 }
+
+/** The arena of a worker: empty while its codings are made, then they stay until they are released. */
+interface Arena {
+  codes: readonly Uint8Array[] | null
+}
+
+const E2BIG = -7
 
 /** A device with real bytes: files, staging slots and a pool are arrays, operations happen in any order that streams allow. */
 export class StagingDevice {
@@ -73,6 +82,9 @@ export class StagingDevice {
   readonly #pages: DevicePages
   readonly #results: Uint32Array
   readonly #deaf: boolean
+  readonly #arenas = new Map<number, Arena>()
+  /** Nothing is held: the workspace is too small. */
+  holdsNothing = false
   #nextFile = Array.from({ length: BED_FILES }, () => 0)
   #nextPool = 0
   #nextSeed = 1
@@ -145,6 +157,28 @@ export class StagingDevice {
     this.#operations.push({ tag: effect.tag, worker: effect.worker, slot, effect })
   }
 
+  /** Begins an encoding; what refuses it at once, or 0. */
+  beginEncode(effect: SsdWorkerEffect & { kind: 'encode' }): number {
+    if (this.#arenas.has(effect.worker)) throw new Error('something is coded into an arena that is held')
+    if (effect.held && this.holdsNothing) return E2BIG
+    if (effect.held) this.#arenas.set(effect.worker, { codes: null })
+    this.begin(-1, effect)
+    return 0
+  }
+
+  /** The worker's codings are nobody's any more, and neither are their bytes. */
+  release(worker: number): void {
+    const arena = this.#arenas.get(worker)
+    if (!arena?.codes) throw new Error('codings are released that nobody holds')
+    for (const code of arena.codes) code.fill(0xdd)
+    this.#arenas.delete(worker)
+  }
+
+  /** Workers whose arena is held. */
+  get held(): readonly number[] {
+    return [...this.#arenas.keys()]
+  }
+
   /** Ends one operation: of each worker's slot and of its copy stream only the oldest may end. Null: there is none. */
   complete(pick: number, outcome: Outcome): Completion | null {
     const heads = this.#operations.filter(
@@ -166,6 +200,15 @@ export class StagingDevice {
           this.#copyOne(effect.copies, effect.offset + each * COPY.doubles, memory, effect.toPages)
         }
         return { result: failure ?? 0, wanted: 0 }
+      case 'encode': {
+        const result = outcome === 'no-room' ? -12 : (failure ?? 0)
+        const codes = Array.from({ length: effect.count }, (_, each) =>
+          this.#encodeOne(effect, each, outcome === 'refused' && each === 0),
+        )
+        if (effect.held && result === 0) (this.#arenas.get(worker) as Arena).codes = codes
+        else this.#arenas.delete(worker)
+        return { result, wanted: 0 }
+      }
       case 'scatter':
         for (let each = 0; each < effect.copyCount; each++) {
           this.#copyOne(effect.copies, each * COPY.doubles, memory, true)
@@ -200,6 +243,9 @@ export class StagingDevice {
       }
       case 'write': {
         memory.fill(0, effect.zeroFromBytes, effect.stagingOffsetBytes + effect.bytes)
+        for (let at = 0; at < effect.codeCount * HELD_CODE.doubles; at += HELD_CODE.doubles) {
+          this.#gatherCode(worker, effect.codes, at, memory)
+        }
         for (let each = 0; each < effect.copyCount; each++) {
           this.#copyOne(effect.copies, each * COPY.doubles, memory, false)
         }
@@ -238,6 +284,33 @@ export class StagingDevice {
     )
     this.#pages.bytes(template, page).set(expected, granule.pageOffsetBytes)
     return true
+  }
+
+  /** Encodes one item into its room, and says so; its coding, which is empty where it was refused. */
+  #encodeOne(effect: SsdWorkerEffect & { kind: 'encode' }, each: number, refused: boolean): Uint8Array {
+    const at = each * COPY.doubles
+    const { granule, page, base, template } = this.#target(effect.copies, at)
+    const roomBytes = effect.copies[at + COPY.storedBytes] as number
+    if (granule.codingBytes === null || granule.codingBytes > roomBytes) throw new Error('a coding has no room')
+    const code = refused ? new Uint8Array() : codingOf(this.#pages.seed(template, page), granule.codingBytes)
+    this.pool.fill(0, base, base + roomBytes)
+    this.pool.set(code, base)
+    this.#results[effect.resultBase + 2 * each] = code.length
+    this.#results[effect.resultBase + 2 * each + 1] = refused ? 0 : crc32(code)
+    return code
+  }
+
+  /** What a worker holds goes to its place in a slot, with zeros behind it. */
+  #gatherCode(worker: number, codes: Float64Array, at: number, memory: Uint8Array): void {
+    const code = this.#arenas.get(worker)?.codes?.[codes[at + HELD_CODE.index] as number]
+    if (code === undefined || code.length === 0) throw new Error('a coding is gathered that nobody holds')
+    const to = codes[at + HELD_CODE.slotOffsetBytes] as number
+    const bytes = codes[at + HELD_CODE.bytes] as number
+    const end = to + alignUp(bytes, SECTOR_BYTES)
+    if (bytes !== code.length || to % SECTOR_BYTES !== 0 || end > memory.length)
+      throw new Error('a coding has no place')
+    memory.fill(0, to, end)
+    memory.set(code, to)
   }
 
   #copyOne(copies: Float64Array, at: number, memory: Uint8Array, toPages: boolean): void {

@@ -4,15 +4,16 @@ import { COPY_PARTS, STAGING_SLOTS } from './worker.js'
 
 /**
  * Where the port writes what checksums and decodings say. Each slot of each worker has SLOT_GRANULES_MAX: for the checksums
- * of its read, then for the decodings of its granules. Behind them each part of copies has room for its decodings.
+ * of its read, then for the decodings of its granules. Behind them each part of copies has room for its decodings, then each
+ * worker for its one encoding.
  */
 
 /** Checksums that the lane can have outstanding: those of both slots of every worker. */
 export const CHECKS_MAX = SSD_WORKERS_MAX * STAGING_SLOTS * SLOT_GRANULES_MAX
 
-/** Results of a lane whose parts hold at most `codedDescriptors` decodings; 0: it has no codec. */
+/** Results of a lane whose parts hold at most `codedDescriptors` codings; 0: it has no codec. */
 export function resultsOf(codedDescriptors: number): number {
-  return CHECKS_MAX + SSD_WORKERS_MAX * COPY_PARTS * codedDescriptors
+  return encodeBase(SSD_WORKERS_MAX, codedDescriptors)
 }
 
 /** Where those of a slot begin. */
@@ -23,4 +24,9 @@ export function checkBase(worker: number, slot: number): number {
 /** Where those of a part of copies begin. */
 export function partBase(worker: number, place: number, codedDescriptors: number): number {
   return CHECKS_MAX + (worker * COPY_PARTS + place) * codedDescriptors
+}
+
+/** Where those of a worker's encoding begin: two for each descriptor. */
+export function encodeBase(worker: number, codedDescriptors: number): number {
+  return partBase(SSD_WORKERS_MAX, 0, codedDescriptors) + worker * 2 * codedDescriptors
 }

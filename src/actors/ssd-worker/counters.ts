@@ -22,6 +22,7 @@ export const SSD_WORKER_COUNT = {
   damagedGenerations: 17,
   objectsWritten: 18,
   completionsStray: 19,
+  arenasHeld: 20,
 } as const
 
 type Named = Omit<SeriesSpec, 'feature'>
@@ -58,6 +59,11 @@ const NAMED: readonly Named[] = [
     name: 'ssd_cufile_stray_completions',
     kind: 'counter',
     text: 'Completions of unknown, ended or reused operations',
+  },
+  {
+    name: 'ssd_cufile_held_codings',
+    kind: 'gauge',
+    text: 'Publications whose codings are made, or held on their device until they are written; at most one for each instance and device',
   },
 ]
 

@@ -58,10 +58,24 @@ export function perform(sinks: SsdWorkerSinks, effect: SsdWorkerEffect): SsdWork
       const { tag, file, fileOffsetBytes, stagingOffsetBytes, bytes, zeroFromBytes, copies, copyCount } = effect
       const stream = streamsOf(sinks, effect.worker)[effect.slot] as number
       const place = [file, fileOffsetBytes, stagingOffsetBytes, bytes, zeroFromBytes] as const
-      return refused(tag, port.stagingWrite(stream, tag, ...place, copies, 0, copyCount))
+      const { codes, codeCount } = effect
+      if (codeCount === 0) return refused(tag, port.stagingWrite(stream, tag, ...place, copies, 0, copyCount))
+      const holder = copyStreamOf(sinks, effect.worker)
+      return refused(tag, port.stagingWrite(stream, tag, ...place, copies, 0, copyCount, codes, 0, codeCount, holder))
+    }
+    case 'encode': {
+      const { tag, copies, count, resultBase, held } = effect
+      const list = [tag, copies, 0, count, resultBase] as const
+      const stream = copyStreamOf(sinks, effect.worker)
+      return refused(tag, held ? port.encodeHeld(stream, ...list) : port.encode(stream, ...list))
+    }
+    case 'release-codes': {
+      const code = port.releaseCodes(copyStreamOf(sinks, effect.worker))
+      invariant(code === 0, 'codings that nobody reads can be released', { worker: effect.worker, code })
+      return null
     }
     case 'copy': {
-      const stream = streamsOf(sinks, effect.worker)[STAGING_SLOTS] as number
+      const stream = copyStreamOf(sinks, effect.worker)
       const { tag, copies, offset, count } = effect
       return refused(tag, port.copy(stream, tag, effect.toPages ? TO_PAGES : FROM_PAGES, copies, offset, count))
     }
@@ -119,6 +133,10 @@ function closeStreams({ port, closing }: SsdWorkerSinks, streams: Streams): void
     const code = port.closeStream(stream)
     invariant(code === 0, 'a stream with nothing in flight can be closed', { stream, code })
   }
+}
+
+function copyStreamOf(sinks: SsdWorkerSinks, worker: number): number {
+  return streamsOf(sinks, worker)[STAGING_SLOTS] as number
 }
 
 function streamsOf(sinks: SsdWorkerSinks, worker: number): Streams {

@@ -4,13 +4,14 @@ import { nextRun, type Run, type RunMax } from '../../shared/codec/coded-run.js'
 import { COPY, SOURCE, TARGET } from '../../shared/layout/descriptors.js'
 import { EMPTY_LIST, type List, listAt } from '../../shared/layout/records.js'
 import { planStagingReads, type StagingReadPlan } from '../../shared/planning/staging-reads.js'
-import { planStagingWrites, type StagingChunk } from '../../shared/planning/staging-writes.js'
 import type { Finish } from '../dram-worker/messages.js'
+import type { EncodeJob } from './encode-job.js'
 import type { SsdWorkerRequest } from './messages.js'
+import { NO_TARGETS, Targets } from './targets.js'
 import type { Batch as BatchOf, StagingWorker } from './worker.js'
 
 /** Copies between DRAM and pages that a job still has to queue, in COPY descriptors. */
-class Copies {
+export class Copies {
   readonly doubles: Float64Array
   readonly #count: number
   #next = 0
@@ -40,8 +41,8 @@ class Copies {
 
 const NO_COPIES = new Copies(0)
 
-/** What restores and writes have in common: records, fence, copies beside I/O, and how they stop. */
-abstract class Job {
+/** What restores, writes and encodings have in common: records, fence, copies beside I/O, and how they stop. */
+export abstract class Job {
   readonly id: number
   readonly worker: Worker
   readonly finish: Finish
@@ -107,7 +108,8 @@ abstract class Job {
     return !this.starting || this.started
   }
 
-  protected remember(status: number): void {
+  /** Remembers a failure: the first status. */
+  remember(status: number): void {
     if (this.status === ERROR_CODES.ok) this.status = status
   }
 }
@@ -214,64 +216,25 @@ export class WriteJob extends Job {
   copyStatus: number = ERROR_CODES.ok
   /** True once `copied` was said. */
   copiesSaid = false
-  chunks: readonly StagingChunk[] = []
-  /** By object: what became of it; `cancelled` until its last chunk is written. */
-  objects: Float64Array = new Float64Array(0)
-  #nextChunk = 0
+  targets = NO_TARGETS
 
   /** The last record has come: cuts the blocks into chunks. */
   lay(slotBytes: number): void {
     this.join()
-    this.chunks = planStagingWrites(this.list, slotBytes)
-    const count = this.list.length / TARGET.doubles
-    this.copies = new Copies(count)
-    let objects = 0
-    for (let target = 0; target < count; target++) {
-      objects = Math.max(objects, this.field(target, TARGET.object) + 1)
-      this.writeCopy(target, this.field(target, TARGET.poolOffsetBytes), this.copies.doubles, target * COPY.doubles)
+    this.targets = new Targets(this.list, slotBytes)
+    this.copies = new Copies(this.targets.count)
+    for (let target = 0; target < this.targets.count; target++) {
+      const poolOffsetBytes = this.targets.field(target, TARGET.poolOffsetBytes)
+      this.targets.writeCopy(target, poolOffsetBytes, this.copies.doubles, target * COPY.doubles)
     }
-    this.objects = new Float64Array(objects).fill(ERROR_CODES.cancelled)
-  }
-
-  field(target: number, at: number): number {
-    return listAt(this.list, target * TARGET.doubles + at)
   }
 
   get batchesLeft(): number {
-    return this.chunks.length - this.#nextChunk
-  }
-
-  takeChunk(): number {
-    const chunk = this.#nextChunk
-    this.#nextChunk += 1
-    return chunk
+    return this.targets.left
   }
 
   dropBatches(): void {
-    this.#nextChunk = this.chunks.length
-  }
-
-  writeCopy(target: number, poolOffsetBytes: number, doubles: Float64Array, at: number): void {
-    doubles[at + COPY.template] = this.field(target, TARGET.template)
-    doubles[at + COPY.granule] = this.field(target, TARGET.granule)
-    doubles[at + COPY.page] = this.field(target, TARGET.page)
-    doubles[at + COPY.poolOffsetBytes] = poolOffsetBytes
-    doubles[at + COPY.firstItem] = 0
-    doubles[at + COPY.itemCount] = this.field(target, TARGET.itemCount)
-    doubles[at + COPY.storedBytes] = 0
-  }
-
-  /** A chunk was written in full; the last one of an object makes the object whole. */
-  chunkWritten(chunk: number): boolean {
-    const { object } = this.chunks[chunk] as StagingChunk
-    if (this.chunks[chunk + 1]?.object === object) return false
-    this.objects[object] = ERROR_CODES.ok
-    return true
-  }
-
-  chunkFailed(chunk: number, status: number): void {
-    this.objects[(this.chunks[chunk] as StagingChunk).object] = status
-    this.remember(status)
+    this.targets.drop()
   }
 
   /** The job itself ends early, and with it what of its copies has not ended. */
@@ -282,6 +245,8 @@ export class WriteJob extends Job {
   }
 }
 
-export type AnyJob = RestoreJob | WriteJob
-export type Worker = StagingWorker<RestoreJob, WriteJob>
-export type Batch = BatchOf<RestoreJob, WriteJob>
+/** Jobs whose chunks go to the SSD. */
+export type WritingJob = WriteJob | EncodeJob
+export type AnyJob = RestoreJob | WritingJob
+export type Worker = StagingWorker<RestoreJob, WritingJob, EncodeJob>
+export type Batch = BatchOf<RestoreJob, WritingJob>

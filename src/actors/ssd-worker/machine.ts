@@ -2,10 +2,12 @@ import { ERROR_CODES } from '../../shared/base/errors.js'
 import { invariant, unreachable } from '../../shared/base/invariant.js'
 import type { Tally } from '../../shared/base/tally.js'
 import { CodecTally } from '../../shared/codec/lane-series.js'
-import { SOURCE, TARGET } from '../../shared/layout/descriptors.js'
+import { COPY, SOURCE, TARGET } from '../../shared/layout/descriptors.js'
 import { FenceWaits } from '../../shared/scheduling/fence-waits.js'
 import { resultsOf } from './checks.js'
 import { SSD_WORKER_COUNT as COUNT, SSD_WORKER_HISTOGRAMS, SSD_WORKER_SERIES } from './counters.js'
+import { EncodeJob } from './encode-job.js'
+import { Encodings } from './encodings.js'
 import { type AnyJob, RestoreJob, type Worker, WriteJob } from './job.js'
 import type { SsdWorkerRequest } from './messages.js'
 import { type CopyPart, Operations } from './operations.js'
@@ -35,6 +37,8 @@ export type { SsdWorkerOptions } from './workers.js'
  *   assembling ──last record──▶ fenced ──fence word reached──▶ running ──last batch and part ended──▶ answered
  *        └──────────────────────┴── cancel, stop, a failure ──▶ draining ──batches and parts ended──┘
  *
+ * An encoding goes through more states (EncodeJob), of which the manager decides in the middle.
+ *
  * Invariants
  * - a worker has at most STAGING_SLOTS batches in flight and at most one of them writes; a slot has one batch at a
  *   time, from its submission to the end of its last device work;
@@ -43,6 +47,9 @@ export type { SsdWorkerOptions } from './workers.js'
  * - a read is of one file, at most a slot long, on 4 KiB edges, and reads no page that no granule of its job touches;
  * - a job holds all its sources until its one reply, whichever of them a batch served;
  * - an object is `ok` only when every chunk of it was written in full; chunks are written in order, each once;
+ * - the arena of a worker has the codings of one job, from their making to the end of the last chunk that is written of
+ *   them; they are released once, before that job's `write-done`, and nothing is coded there meanwhile; `encoded` comes
+ *   once and before `write-done`;
  * - jobs of a worker rotate after each batch; a write that waits goes after READ_BURST reads (StagingTurns);
  * - after a failure or cancel nothing of the job starts; what was submitted ends before its reply; the slot of a
  *   restore is finished once, immediately before that reply; `copied` comes once and before `write-done`;
@@ -57,6 +64,7 @@ export class SsdWorkerMachine {
   readonly #scatters: Scatters
   readonly #restores: Restores
   readonly #writes: Writes
+  readonly #encodings: Encodings
   readonly #workers: Workers
   readonly #jobs = new Map<number, AnyJob>()
   readonly #fences = new FenceWaits<AnyJob>()
@@ -75,7 +83,8 @@ export class SsdWorkerMachine {
     this.#scatters = new Scatters(this.#operations, results, codec, codedDescriptors)
     this.#restores = new Restores(this.#operations, this.#scatters, results, tally)
     this.#writes = new Writes(this.#operations, tally)
-    this.#workers = new Workers(options, this.#operations, this.#restores, this.#writes)
+    this.#encodings = new Encodings(this.#operations, results, codec, codedDescriptors)
+    this.#workers = new Workers(options, this.#operations, this.#restores, this.#writes, this.#encodings)
   }
 
   /** Operations that a device works on. */
@@ -132,7 +141,10 @@ export class SsdWorkerMachine {
         return this.#workers.add(request.worker)
       case 'restore':
       case 'write':
+      case 'encode':
         return this.#accept(request, out)
+      case 'write-codes':
+        return this.#writeCodes(request, out)
       case 'cancel': {
         const job = this.#jobs.get(request.job)
         if (job !== undefined) this.#fail(job, ERROR_CODES.cancelled, [], out)
@@ -163,11 +175,12 @@ export class SsdWorkerMachine {
     const worker = this.#workers.of(request.worker)
     invariant(!worker.closing, 'a worker that closes has no more jobs', { worker: worker.number })
     const known = this.#jobs.get(request.job)
-    const job = known ?? (request.kind === 'restore' ? new RestoreJob(worker, request) : new WriteJob(worker, request))
+    const job = known ?? jobOf(worker, request)
     invariant(!job.complete && job.kind === request.kind, 'a job number is not used twice', { job: job.id })
     if (known === undefined) this.#admit(job)
-    const doubles = request.kind === 'restore' ? SOURCE.doubles : TARGET.doubles
-    invariant(list.length % doubles === 0, 'a list is a whole number of descriptors', { length: list.length })
+    invariant(list.length % DOUBLES[request.kind] === 0, 'a list is a whole number of descriptors', {
+      length: list.length,
+    })
     job.append(list)
     if (request.more === 1) return
     job.lay(this.#slotBytes)
@@ -184,6 +197,16 @@ export class SsdWorkerMachine {
     job.worker.jobs.add(job)
     if (job.kind === 'restore') this.#restores.admit(job)
     else this.#writes.admit(job)
+  }
+
+  /** What is written of what a job holds; then it goes on by itself. */
+  #writeCodes({ job: id, list }: SsdWorkerRequest & { kind: 'write-codes' }, out: SsdWorkerEffect[]): void {
+    const job = this.#jobs.get(id)
+    const held = job?.kind === 'encode' && job.said && job.writable && !job.asked
+    invariant(held && list.length % TARGET.doubles === 0, 'what is held is written or released once', { job: id })
+    job.write(list, this.#slotBytes)
+    job.worker.wantSlot(job)
+    this.#endWhenOver(job, out)
   }
 
   #opened(number: number, code: number, out: SsdWorkerEffect[]): void {
@@ -219,6 +242,11 @@ export class SsdWorkerMachine {
         const code = this.#writes.written(job, slot, result, this.#nowUs)
         if (code !== 0) this.#routeFailed(job.worker, code, out)
         return this.#endWhenOver(job, out)
+      }
+      case 'encode': {
+        const { job } = operation
+        const status = this.#encodings.ended(operation, result, this.#nowUs, out)
+        return status === ERROR_CODES.ok ? this.#endWhenOver(job, out) : this.#fail(job, status, [], out)
       }
       case 'copy':
         return this.#copied(operation, result, out)
@@ -271,14 +299,17 @@ export class SsdWorkerMachine {
 
   #endWhenOver(job: AnyJob, out: SsdWorkerEffect[]): void {
     if (job.kind === 'write') this.#writes.sayCopied(job, out)
+    if (job.kind === 'encode') this.#encodings.say(job, out)
     if (job.over && this.#jobs.has(job.id)) this.#end(job, out)
   }
 
   #end(job: AnyJob, out: SsdWorkerEffect[]): void {
     this.#jobs.delete(job.id)
     job.worker.jobs.delete(job)
-    if (job.kind === 'restore') this.#restores.end(job, this.#nowUs, out)
-    else this.#writes.end(job, out)
+    if (job.kind === 'restore') return this.#restores.end(job, this.#nowUs, out)
+    if (job.kind === 'write') this.#writes.sayCopied(job, out)
+    else this.#encodings.end(job, out)
+    this.#writes.end(job, out)
   }
 
   // Fences
@@ -307,4 +338,20 @@ export class SsdWorkerMachine {
 
 const NO_SOURCES = new Int32Array(0)
 
-type JobRequest = SsdWorkerRequest & { kind: 'restore' | 'write' }
+type JobRequest = SsdWorkerRequest & { kind: AnyJob['kind'] }
+
+/** Numbers of one descriptor of each kind of job. */
+const DOUBLES = { restore: SOURCE.doubles, write: TARGET.doubles, encode: COPY.doubles } as const
+
+function jobOf(worker: Worker, request: JobRequest): AnyJob {
+  switch (request.kind) {
+    case 'restore':
+      return new RestoreJob(worker, request)
+    case 'write':
+      return new WriteJob(worker, request)
+    case 'encode':
+      return new EncodeJob(worker, request)
+    default:
+      return unreachable(request)
+  }
+}

@@ -7,7 +7,7 @@ import { decodeFinish, encodeFinish, type Finish } from '../dram-worker/messages
  * ssd-worker: the cuFile route of one device. A *worker* is what one instance has there: two registered staging slots
  * and a stream for copies, made with its first job. Restores read leased granules into a slot, have them verified there and
  * scatter them into engine pages; writes gather engine pages into a slot and write it to an extent that nobody can see
- * yet. The manager holds every lease, extent and mapping until the terminal reply.
+ * yet; encodings put codings into DRAM and are written from where they were made. The manager holds every lease, extent and mapping until the terminal reply.
  */
 
 /** Restores that may be outstanding. */
@@ -38,6 +38,22 @@ export type SsdWorkerRequest =
       readonly more: 0 | 1
       readonly list: List
     } & Finish)
+  /**
+   * `list`: COPY descriptors of whole blocks, coded ones last and at most CODEC_PART_DESCRIPTORS of them; the codings stay
+   * where they are made. Answered by `encoded`, then `write-done`.
+   */
+  | ({
+      readonly kind: 'encode'
+      readonly worker: number
+      readonly job: number
+      readonly more: 0 | 1
+      readonly list: List
+    } & Finish)
+  /**
+   * What is written of an encoding that is held. `list`: TARGET descriptors of blocks of which it has every coding; empty:
+   * nothing. Follows each `encoded` that says `held`, unless the job was cancelled.
+   */
+  | { readonly kind: 'write-codes'; readonly job: number; readonly list: List }
   /** Nothing of the job starts any more; what was submitted drains; the job ends as cancelled. */
   | { readonly kind: 'cancel'; readonly job: number }
   /** No job of the worker follows. Answered when its jobs have ended and its streams and buffers are deregistered. */
@@ -58,6 +74,17 @@ export type SsdWorkerReply =
     }
   /** The copies of a write job to DRAM have ended; its pages are still in use. */
   | { readonly kind: 'copied'; readonly job: number; readonly status: number }
+  /**
+   * The copies and codings of an encoding have ended. `list` as that of `save-done`; `held` is 1 when what is coded stays
+   * where it is for `write-codes`, and 0 when `write-done` follows at once.
+   */
+  | {
+      readonly kind: 'encoded'
+      readonly job: number
+      readonly status: number
+      readonly held: 0 | 1
+      readonly list: List
+    }
   /** Nothing touches the job's pages or extents any more. `list`: the status of each object, by TARGET.object. */
   | { readonly kind: 'write-done'; readonly job: number; readonly status: number; readonly list: List }
   /** Staging or cuFile failed: `code` is what the device said, -errno or minus a cuFile status. */
@@ -71,12 +98,15 @@ const WRITE = 3
 const CANCEL = 4
 const CLOSE_WORKER = 5
 const STOP = 6
+const ENCODE = 7
+const WRITE_CODES = 8
 const RESTORE_DONE = 1
 const COPIED = 2
 const WRITE_DONE = 3
 const ROUTE_FAILED = 4
 const WORKER_CLOSED = 5
 const STOPPED = 6
+const ENCODED = 7
 
 /** A slot number has 16 bits of the tag after `more`; the worker has the bits above. */
 const SLOT_NUMBERS = 2 ** 16
@@ -115,8 +145,14 @@ export const requestCodec: MessageCodec<SsdWorkerRequest> = {
         record.list = message.list
         return
       case 'write':
-        record.kind = WRITE
+      case 'encode':
+        record.kind = message.kind === 'write' ? WRITE : ENCODE
         encodeJob(message, record)
+        record.list = message.list
+        return
+      case 'write-codes':
+        record.kind = WRITE_CODES
+        record.fields[0] = message.job
         record.list = message.list
         return
       case 'cancel':
@@ -146,6 +182,10 @@ export const requestCodec: MessageCodec<SsdWorkerRequest> = {
         }
       case WRITE:
         return { kind: 'write', ...decodeJob(record), list: record.list }
+      case ENCODE:
+        return { kind: 'encode', ...decodeJob(record), list: record.list }
+      case WRITE_CODES:
+        return { kind: 'write-codes', job: fieldOf(record, 0), list: record.list }
       case CANCEL:
         return { kind: 'cancel', job: fieldOf(record, 0) }
       case CLOSE_WORKER:
@@ -158,7 +198,7 @@ export const requestCodec: MessageCodec<SsdWorkerRequest> = {
   },
 }
 
-/** Fields: job, status, bytes, bytes from SSD, first failed, latency; or worker and code. */
+/** Fields: job, status, bytes (or held), bytes from SSD, first failed, latency; or worker and code. */
 export const replyCodec: MessageCodec<SsdWorkerReply> = {
   encode(message, record) {
     switch (message.kind) {
@@ -176,6 +216,13 @@ export const replyCodec: MessageCodec<SsdWorkerReply> = {
         record.kind = COPIED
         record.fields[0] = message.job
         record.fields[1] = message.status
+        return
+      case 'encoded':
+        record.kind = ENCODED
+        record.fields[0] = message.job
+        record.fields[1] = message.status
+        record.fields[2] = message.held
+        record.list = message.list
         return
       case 'write-done':
         record.kind = WRITE_DONE
@@ -212,6 +259,14 @@ export const replyCodec: MessageCodec<SsdWorkerReply> = {
         }
       case COPIED:
         return { kind: 'copied', job: fieldOf(record, 0), status: fieldOf(record, 1) }
+      case ENCODED:
+        return {
+          kind: 'encoded',
+          job: fieldOf(record, 0),
+          status: fieldOf(record, 1),
+          held: fieldOf(record, 2) === 1 ? 1 : 0,
+          list: record.list,
+        }
       case WRITE_DONE:
         return { kind: 'write-done', job: fieldOf(record, 0), status: fieldOf(record, 1), list: record.list }
       case ROUTE_FAILED:

@@ -1,15 +1,17 @@
 import { invariant } from '../../shared/base/invariant.js'
 import { OperationSlots } from '../../shared/scheduling/operation-slots.js'
-import type { AnyJob, RestoreJob, WriteJob } from './job.js'
+import type { EncodeJob } from './encode-job.js'
+import type { AnyJob, RestoreJob, WritingJob } from './job.js'
 
-/** Places for operations: both slots, with a copy and some decodings each, and all parts of every worker. */
+/** Places for operations: both slots, with a copy and some decodings each, an encoding, and all parts of every worker. */
 const OPERATIONS = 2048
 
 /** What a tag stands for: the work of a staging slot, or a part of the copies beside it. */
 export type Operation =
   | { readonly kind: 'read' | 'scatter'; readonly job: RestoreJob; readonly slot: number }
-  | { readonly kind: 'write'; readonly job: WriteJob; readonly slot: number }
+  | { readonly kind: 'write'; readonly job: WritingJob; readonly slot: number }
   | Decoding
+  | Encoding
   | CopyPart
 
 /** Codings of a slot: `sources` have their results at `resultBase` and behind it. */
@@ -18,6 +20,14 @@ export interface Decoding extends CodedPart {
   readonly job: RestoreJob
   readonly slot: number
   readonly sources: Int32Array
+}
+
+/** All codings of a job, with two results each from `resultBase` on. */
+export interface Encoding {
+  readonly kind: 'encode'
+  readonly job: EncodeJob
+  readonly resultBase: number
+  readonly sinceUs: number
 }
 
 /** Copies `first … first + count - 1` of a job, or decodings when `coded`. */

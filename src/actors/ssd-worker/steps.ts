@@ -53,7 +53,26 @@ export type SsdWorkerEffect =
       readonly count: number
       readonly resultBase: number
     }
-  /** Zeros from `zeroFromBytes` to the chunk's end, copies from pages to the slot, then the write. Completes once. */
+  /**
+   * All coded COPY descriptors of a job, from pages to the pool; two results each from `resultBase` on. `held`: the codings
+   * also stay where they are made until `release-codes`; where that cannot be it is refused at once, with -E2BIG or
+   * -EOPNOTSUPP. The descriptors stay as they are until it has ended. Completes once.
+   */
+  | {
+      readonly kind: 'encode'
+      readonly worker: number
+      readonly tag: number
+      readonly copies: Float64Array
+      readonly count: number
+      readonly resultBase: number
+      readonly held: boolean
+    }
+  /** What the worker's stream holds is used no more. */
+  | { readonly kind: 'release-codes'; readonly worker: number }
+  /**
+   * Zeros from `zeroFromBytes` to the chunk's end, copies from pages to the slot, HELD_CODE triples of what the worker's
+   * stream holds to the slot, then the write. Completes once.
+   */
   | {
       readonly kind: 'write'
       readonly worker: number
@@ -66,6 +85,8 @@ export type SsdWorkerEffect =
       readonly zeroFromBytes: number
       readonly copies: Float64Array
       readonly copyCount: number
+      readonly codes: Float64Array
+      readonly codeCount: number
     }
   /** COPY descriptors between the pool and pages. They stay as they are until the part has ended. */
   | {

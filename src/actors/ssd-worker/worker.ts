@@ -31,7 +31,7 @@ export const SHORT = -5
 
 /** A job as its worker sees it. */
 export interface Batched {
-  readonly kind: 'restore' | 'write'
+  readonly kind: 'restore' | 'write' | 'encode'
   /** Staging slots that work for it. */
   batchesInFlight: number
   /** Batches that it has yet to start. */
@@ -49,7 +49,8 @@ export interface Batched {
  */
 export class StagingWorker<
   Restore extends Batched & { readonly kind: 'restore' },
-  Write extends Batched & { readonly kind: 'write' },
+  Write extends Batched & { readonly kind: 'write' | 'encode' },
+  Encode extends Write & { readonly kind: 'encode' },
 > {
   readonly number: number
   state: 'closed' | 'opening' | 'open' = 'closed'
@@ -59,6 +60,10 @@ export class StagingWorker<
   /** Jobs with copies to queue; the one at the front has the next part. */
   readonly copiers: (Restore | Write)[] = []
   readonly jobs = new Set<Restore | Write>()
+  /** Whose codings the arena of encoding has, or is to have, until that job has ended. */
+  encoder: Encode | null = null
+  /** Who has it next, in order. */
+  readonly encoders: Encode[] = []
   readonly slots: (Batch<Restore, Write> | null)[] = new Array<null>(STAGING_SLOTS).fill(null)
   /** Places of the parts on the stream for copies: true while one is there. */
   readonly parts: boolean[] = new Array<boolean>(COPY_PARTS).fill(false)
@@ -85,8 +90,12 @@ export class StagingWorker<
     return count
   }
 
-  /** The job waits for turns with what it has. */
-  want(job: Restore | Write): void {
+  /** The job waits for turns with what it has; one that encodes waits for the arena first. */
+  want(job: Restore | Write | Encode): void {
+    if (job.kind === 'encode' && this.encoder !== job) {
+      this.encoders.push(job as Encode)
+      return
+    }
     this.wantSlot(job)
     this.wantStream(job)
   }
@@ -105,8 +114,10 @@ export class StagingWorker<
   withdraw(job: Restore | Write): void {
     if (job.kind === 'restore') this.turns.removeRead(job)
     else this.turns.removeWrite(job)
-    const at = this.copiers.indexOf(job)
-    if (at >= 0) this.copiers.splice(at, 1)
+    for (const line of [this.copiers, this.encoders] as (Restore | Write)[][]) {
+      const at = line.indexOf(job)
+      if (at >= 0) line.splice(at, 1)
+    }
   }
 
   /** A free place on the stream for copies, or -1. */

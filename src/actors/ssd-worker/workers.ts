@@ -3,6 +3,7 @@ import type { Tally } from '../../shared/base/tally.js'
 import { COPY } from '../../shared/layout/descriptors.js'
 import { partBase } from './checks.js'
 import { SSD_WORKER_COUNT as COUNT } from './counters.js'
+import type { Encodings } from './encodings.js'
 import type { AnyJob, Worker } from './job.js'
 import { SSD_WORKERS_MAX } from './messages.js'
 import type { Operations } from './operations.js'
@@ -16,7 +17,7 @@ export interface SsdWorkerOptions {
   readonly slotBytes: number
   /** Copies in one part at most. */
   readonly partDescriptors: number
-  /** Decodings in one part at most, with a result each; absent: no job has any. */
+  /** Codings in one part at most, with room for what is said of each; absent: no job has any. */
   readonly codedDescriptors?: number
 }
 
@@ -29,13 +30,21 @@ export class Workers {
   readonly #operations: Operations
   readonly #restores: Restores
   readonly #writes: Writes
+  readonly #encodings: Encodings
   readonly #workers = new Map<number, Worker>()
 
-  constructor(options: SsdWorkerOptions, operations: Operations, restores: Restores, writes: Writes) {
+  constructor(
+    options: SsdWorkerOptions,
+    operations: Operations,
+    restores: Restores,
+    writes: Writes,
+    encodings: Encodings,
+  ) {
     this.#options = options
     this.#operations = operations
     this.#restores = restores
     this.#writes = writes
+    this.#encodings = encodings
   }
 
   get size(): number {
@@ -79,6 +88,7 @@ export class Workers {
   advance(nowUs: number, announced: boolean, out: SsdWorkerEffect[]): void {
     for (const worker of [...this.#workers.values()]) {
       if (worker.state === 'open') {
+        this.#encodings.begin(worker, nowUs, out)
         this.#fillSlots(worker, nowUs, out)
         this.#fillStream(worker, nowUs, out)
       }
@@ -129,16 +139,19 @@ export class Workers {
     let writes = 0
     let parts = 0
     let slots = 0
+    let arenas = 0
     for (const worker of this.#workers.values()) {
       batches += worker.batchesInFlight
       writes += worker.writesInFlight
       parts += worker.partsInFlight
+      if (worker.encoder !== null) arenas += 1
       if (worker.state === 'open') slots += STAGING_SLOTS
     }
     tally.set(COUNT.batchesInFlight, batches)
     tally.set(COUNT.writesInFlight, writes)
     tally.set(COUNT.copiesInFlight, parts)
     tally.set(COUNT.slotsOpen, slots)
+    tally.set(COUNT.arenasHeld, arenas)
     tally.set(COUNT.stagingBytes, slots * this.#options.slotBytes)
   }
 }

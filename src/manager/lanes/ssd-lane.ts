@@ -12,6 +12,9 @@ import { LaneJobs } from './lane-jobs.js'
 /** The terminal reply of an ssd-worker lane to one of its jobs. */
 export type SsdJobReply = Extract<SsdWorkerReply, { kind: 'restore-done' | 'write-done' }>
 
+/** What the lane says of a job's copies to DRAM, before the terminal reply. */
+export type SsdCopiesReply = Extract<SsdWorkerReply, { kind: 'copied' | 'encoded' }>
+
 /** What one rank has in the ssd-worker lane of its device: its number there and its permits for writes. */
 export interface RankStaging {
   readonly worker: number
@@ -27,7 +30,7 @@ export interface RankStaging {
 export class SsdLane {
   readonly jobs = new LaneJobs<SsdJobReply>(GPU_RESTORES_MAX)
   /** Who hears that the copies of a write job have ended, by job. */
-  readonly copiers = new Map<number, { copied(status: number): void }>()
+  readonly copiers = new Map<number, { copied(reply: SsdCopiesReply): void }>()
   /** By the rank's hold. */
   readonly #ofRank = new Map<object, RankStaging>()
   readonly #send: (request: SsdWorkerRequest) => void

@@ -1,11 +1,11 @@
 import { ERROR_CODES } from '../../shared/base/errors.js'
 import { invariant } from '../../shared/base/invariant.js'
-import { TARGET } from '../../shared/layout/descriptors.js'
+import { NO_CODE, TARGET } from '../../shared/layout/descriptors.js'
 import { listAt } from '../../shared/layout/records.js'
 import type { Context } from '../context.js'
 import type { JobOwner } from '../lanes/lane-jobs.js'
 import { sendInRecords } from '../lanes/records.js'
-import type { RankStaging, SsdJobReply, SsdLane } from '../lanes/ssd-lane.js'
+import type { RankStaging, SsdCopiesReply, SsdJobReply, SsdLane } from '../lanes/ssd-lane.js'
 import type { RankHold } from '../sessions/session.js'
 import type { SourcePlace } from '../storage/ports.js'
 import type { PublishItem, SavePart, SaveTarget } from './parts.js'
@@ -54,6 +54,7 @@ export function targetsOf(
       target[TARGET.bytes] = granule.bytes
       target[TARGET.object] = object
       target[TARGET.itemCount] = granule.itemCount
+      target[TARGET.code] = NO_CODE
       out.push(...target)
     }
   }
@@ -119,7 +120,7 @@ export class DirectSave implements JobOwner<SsdJobReply> {
     return true
   }
 
-  copied(status: number): void {
+  copied({ status }: SsdCopiesReply): void {
     invariant(!this.#copied, 'the copies of a write end once')
     this.#copied = true
     this.#ends.copied(this.part, status)

@@ -108,9 +108,11 @@ export const SOURCE = {
 /**
  * One granule of a block that goes from engine pages to the SSD by way of GPU staging, and to `poolOffsetBytes` as its
  * copy in DRAM. `object` numbers the block inside its job: its granules follow one another in the list and in the file.
+ * `code` is NO_CODE for bytes that come from the page as they are; else what is written is a coding that the job has made
+ * before and holds: the one of its coded descriptor `code`, counted from 0.
  */
 export const TARGET = {
-  doubles: 9,
+  doubles: 10,
   template: 0,
   granule: 1,
   page: 2,
@@ -120,6 +122,7 @@ export const TARGET = {
   bytes: 6,
   object: 7,
   itemCount: 8,
+  code: 9,
 } as const
 
 /**
@@ -130,6 +133,8 @@ export const HELD_CODE = { doubles: 3, index: 0, slotOffsetBytes: 1, bytes: 2 } 
 
 /** Stands for "no offset" in a descriptor. */
 export const NO_OFFSET = -1
+/** Stands for "no coding" in a TARGET. */
+export const NO_CODE = -1
 /** Stands for "no checksum: do not verify" in a descriptor. */
 export const NO_CRC = -1
 
