@@ -1,7 +1,6 @@
 import { invariant } from '../../shared/base/invariant.js'
 import { OperationSlots } from '../../shared/scheduling/operation-slots.js'
-import type { EncodeJob } from './encode-job.js'
-import type { AnyJob, RestoreJob, WritingJob } from './job.js'
+import type { AnyJob, EncodeJob, RestoreJob, WritingJob } from './job.js'
 
 /** Places for operations: both slots, with a copy and some decodings each, an encoding, and all parts of every worker. */
 const OPERATIONS = 2048
