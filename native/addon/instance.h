@@ -17,7 +17,7 @@ struct OpenedPort {
   napi_env env;
   std::unique_ptr<Port> port;
   /// Keep the four SharedArrayBuffers while native code may touch them.
-  std::array<napi_ref, 4> memory{};
+  std::array<napi_ref, 5> memory{};
 
   explicit OpenedPort(napi_env made_in) : env(made_in) {}
   OpenedPort(const OpenedPort&) = delete;

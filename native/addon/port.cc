@@ -168,6 +168,9 @@ napi_value OpenPort(napi_env env, napi_callback_info call) {
     return ThrowShape(
         env, "openPort",
         "submissions, completions, results and parkWord as typed arrays over SharedArrayBuffers");
+  const auto spans = SharedProperty(env, given, "spans", napi_float64_array, &opened->memory[4]);
+  if (!spans && !IsUndefined(env, Property(env, given, "spans")))
+    return ThrowShape(env, "openPort", "spans as float64 over a SharedArrayBuffer, or none");
   int32_t depth;
   int32_t pool_number;
   bool enlist;
@@ -176,6 +179,8 @@ napi_value OpenPort(napi_env env, napi_callback_info call) {
     return ThrowShape(env, "openPort", "depth: a power of two up to 4096");
   if (submissions->elements < static_cast<size_t>(depth) * kSubmissionDoubles)
     return ThrowShape(env, "openPort", "10 float64 of submissions for each entry of depth");
+  if (spans && spans->elements < static_cast<size_t>(depth) * kWriteSpansMax * kSpanDoubles)
+    return ThrowShape(env, "openPort", "128 float64 of spans for each entry of depth");
   const size_t entries = completions->elements / 4;
   if (entries < 2 * static_cast<size_t>(depth) || !IsPowerOfTwo(entries) ||
       completions->elements % 4 != 0)
@@ -201,6 +206,7 @@ napi_value OpenPort(napi_env env, napi_callback_info call) {
     options.completions = {static_cast<Completion*>(completions->memory), entries};
     options.results = {static_cast<uint32_t*>(results->memory), results->elements};
     options.park_word = static_cast<std::atomic<int32_t>*>(park_word->memory);
+    if (spans) options.spans = {static_cast<const double*>(spans->memory), spans->elements};
     opened->port = std::make_unique<Port>(std::move(options));
     auto& ports = Instance::Of(env).ports;
     ports.push_back(std::move(opened));

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/uio.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,15 +12,18 @@
 
 namespace orbitkv {
 
-/// One checked read or write. Who pushes it keeps the file and the memory until its result was
-/// reaped.
+/// One checked read or write. Who pushes it keeps the file, the memory and the vector until its
+/// result was reaped.
 struct IoRequest {
   bool write;
   int32_t file_number;
   std::shared_ptr<ShardFile> file;
   uint64_t offset;
+  /// Null when there is a vector.
   std::byte* memory;
   uint32_t bytes;
+  /// Of a write of several spans: their memory in order, `bytes` in all. Else empty.
+  std::span<const iovec> vector;
 };
 
 /// A count or -errno of the request that was pushed with this slot.

@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "base/system_error.h"
-#include "base/whole_number.h"
 #include "codec/crc32.h"
 #include "posix/posix_queue.h"
 #include "uring/uring_queue.h"
@@ -24,51 +23,13 @@ constexpr int32_t kParkedNative = 2;
 // A device is polled before a sleep when its end is expected this soon; being woken by it takes 40
 // us.
 constexpr int64_t kSpinUsMax = 100;
-// Largest transfer of one read or write in Linux.
-constexpr uint64_t kTransferBytesMax = 0x7ffff000;
 // Bytes after whose verification the rest waits for the next call: what has been verified goes on
 // and is copied elsewhere while this thread verifies what follows.
 constexpr uint64_t kVerifyBytesMax = 1 << 20;
-// Direct I/O on a filesystem that does not say: the least that any block device takes.
-constexpr uint32_t kAlignDefault = 512;
-
-constexpr uint32_t kRead = 0;
-constexpr uint32_t kWrite = 1;
-constexpr uint32_t kFlagVerify = 1;
-
-/// Fields of one submission, as in src/binding/submissions.ts.
-enum Field : size_t {
-  kOpAndFlags,
-  kTag,
-  kFile,
-  kFileOffset,
-  kPoolOffset,
-  kBytes,
-  kSegmentBytes,
-  kSegmentStride,
-  kCrc32,
-};
-
-/// A whole number below `end`.
-bool ToWhole(double number, uint64_t end, uint64_t* out) {
-  return WholeNumber(number, out) && *out < end;
-}
 
 std::unique_ptr<IoQueue> MakeQueue(IoKind io, const IoQueueOptions& options) {
   if (io == IoKind::kUring) return std::make_unique<uring::UringQueue>(options);
   return std::make_unique<posix::PosixQueue>(options);
-}
-
-/// Whether direct I/O takes this request: address, offset and length are multiples of what the file
-/// wants.
-bool IsAligned(const IoRequest& request) {
-  if (!request.file->direct) return true;
-  const uint32_t offset_align =
-      request.file->direct_offset_align ? request.file->direct_offset_align : kAlignDefault;
-  const uint32_t memory_align =
-      request.file->direct_memory_align ? request.file->direct_memory_align : kAlignDefault;
-  return request.offset % offset_align == 0 && request.bytes % offset_align == 0 &&
-         reinterpret_cast<uintptr_t>(request.memory) % memory_align == 0;
 }
 
 /// Keeps the number of a stream that was closed.
@@ -89,13 +50,15 @@ class ClosedStream : public Stream {
 Port::Port(PortOptions options)
     : depth_(options.depth),
       submissions_(options.submissions),
+      spans_(options.spans),
       completions_(options.completions),
       park_word_(options.park_word),
       pool_(std::move(options.pool)),
       results_(options.results),
       sink_(std::make_shared<CompletionSink>()),
       id_(sink_),
-      slots_(depth_) {
+      slots_(depth_),
+      vectors_(spans_.empty() ? 0 : depth_ * kWriteSpansMax) {
   free_slots_.reserve(depth_);
   for (uint32_t slot = depth_; slot-- > 0;) free_slots_.push_back(slot);
   queue_ = MakeQueue(options.io, {depth_, sink_->event_fd(), pool_, options.enlist});
@@ -106,8 +69,7 @@ int Port::Pump(int32_t count, int32_t min_complete, int32_t timeout_us) {
     return -EINVAL;
   written_ = 0;
   EmitBacklog();
-  for (int32_t i = 0; i < count; ++i)
-    Admit(&submissions_[static_cast<size_t>(i) * kSubmissionDoubles]);
+  for (int32_t i = 0; i < count; ++i) Admit(static_cast<size_t>(i));
   return Collect(static_cast<uint32_t>(min_complete), std::min<int64_t>(timeout_us, kSleepUsMax),
                  Until::kEnough);
 }
@@ -269,88 +231,52 @@ void Port::ReapIo() {
   while (verified < kVerifyBytesMax && queue_->Reap({&reaped, 1}) > 0) {
     const auto [number, result] = reaped;
     Slot& slot = slots_[number];
+    Submission& submission = slot.submission;
+    IoRequest& request = submission.request;
     if ((result == -EAGAIN || result == -EINTR) && ++slot.attempts < kAttemptsMax) {
-      queue_->Push(number, slot.request);
+      queue_->Push(number, request);
       resubmitted_ = true;
       continue;
     }
-    const bool whole = result == static_cast<int32_t>(slot.request.bytes);
-    if (whole && slot.verify) verified += slot.request.bytes;
-    const int32_t final_result = whole && slot.verify ? Verify(slot) : result;
-    slot.request.file.reset();
+    const bool verifies = submission.verify && result == static_cast<int32_t>(request.bytes);
+    if (verifies) verified += request.bytes;
+    const int32_t final_result = verifies ? Verify(submission) : result;
+    request.file.reset();
     free_slots_.push_back(number);
-    Emit({slot.tag, final_result, 0, CompletionKind::kIo});
+    Emit({submission.tag, final_result, 0, CompletionKind::kIo});
   }
 }
 
-int32_t Port::Verify(const Slot& slot) {
-  const uint32_t crc = Crc32Strided(0, slot.request.memory, slot.request.bytes, slot.segment_bytes,
-                                    slot.segment_stride);
-  return crc == slot.crc ? static_cast<int32_t>(slot.request.bytes) : -EBADMSG;
+int32_t Port::Verify(const Submission& read) {
+  const IoRequest& request = read.request;
+  const uint32_t crc =
+      Crc32Strided(0, request.memory, request.bytes, read.segment_bytes, read.segment_stride);
+  return crc == read.crc ? static_cast<int32_t>(request.bytes) : -EBADMSG;
 }
 
-void Port::Admit(const double* descriptor) {
-  // Copied once, then checked, then the copy is used: the memory is shared.
-  std::array<double, kSubmissionDoubles> copy;
-  std::copy_n(descriptor, kSubmissionDoubles, copy.begin());
-  const double tag = copy[kTag];
-  Slot checked{};
-  checked.tag = tag >= -2147483648.0 && tag <= 2147483647.0 ? static_cast<int32_t>(tag) : -1;
-  const int refused = free_slots_.empty() ? -EBUSY : Check(copy, checked);
-  if (refused < 0) {
-    Emit({checked.tag, refused, 0, CompletionKind::kIo});
-    return;
-  }
+void Port::Admit(size_t entry) {
+  const double* fields = &submissions_[entry * kSubmissionDoubles];
+  const size_t spans = kWriteSpansMax * kSpanDoubles;
+  const int32_t tag = TagOf(fields);
+  if (free_slots_.empty()) return Emit({tag, -EBUSY, 0, CompletionKind::kIo});
   const uint32_t number = free_slots_.back();
-  slots_[number] = std::move(checked);
-  queue_->Push(number, slots_[number].request);
+  Slot& slot = slots_[number];
+  slot = {};
+  const int refused =
+      CheckSubmission(fields, spans_.empty() ? spans_ : spans_.subspan(entry * spans, spans),
+                      pool_.get(), VectorOf(number), slot.submission);
+  if (refused < 0) {
+    slot = {};
+    return Emit({tag, refused, 0, CompletionKind::kIo});
+  }
+  slot.submission.tag = tag;
+  queue_->Push(number, slot.submission.request);
   free_slots_.pop_back();
 }
 
-int Port::Check(const std::array<double, kSubmissionDoubles>& descriptor, Slot& slot) const {
-  uint64_t op;
-  uint64_t file;
-  uint64_t offset;
-  uint64_t pool_offset;
-  uint64_t bytes;
-  if (!ToWhole(descriptor[kOpAndFlags], 65536, &op) ||
-      !ToWhole(descriptor[kFile], INT32_MAX, &file) ||
-      !ToWhole(descriptor[kFileOffset], INT64_MAX, &offset) ||
-      !ToWhole(descriptor[kPoolOffset], INT64_MAX, &pool_offset) ||
-      !ToWhole(descriptor[kBytes], kTransferBytesMax + 1, &bytes))
-    return -EINVAL;
-  const uint64_t kind = op % 256;
-  const uint64_t flags = op / 256;
-  if (kind > kWrite || flags > kFlagVerify || (kind == kWrite && flags != 0) || bytes == 0)
-    return -EINVAL;
-  if (pool_ == nullptr || !pool_->Contains(pool_offset, bytes)) return -EINVAL;
-
-  IoRequest& request = slot.request;
-  request.file_number = static_cast<int32_t>(file);
-  request.file = Files().Find(request.file_number);
-  if (request.file == nullptr) return -EBADF;
-  request.write = kind == kWrite;
-  request.offset = offset;
-  request.memory = pool_->base() + pool_offset;
-  request.bytes = static_cast<uint32_t>(bytes);
-  // A write may not grow the file; a read past its end is short, and the caller sees that.
-  if (request.write && offset + bytes > request.file->bytes) return -EINVAL;
-  if (!IsAligned(request)) return -EINVAL;
-
-  slot.verify = flags == kFlagVerify;
-  if (!slot.verify) return 0;
-  uint64_t segment;
-  uint64_t stride;
-  uint64_t crc;
-  if (!ToWhole(descriptor[kSegmentBytes], bytes + 1, &segment) ||
-      !ToWhole(descriptor[kSegmentStride], bytes + 1, &stride) ||
-      !ToWhole(descriptor[kCrc32], uint64_t{1} << 32, &crc))
-    return -EINVAL;
-  if (segment == 0 || segment > stride || bytes % stride != 0) return -EINVAL;
-  slot.segment_bytes = static_cast<uint32_t>(segment);
-  slot.segment_stride = static_cast<uint32_t>(stride);
-  slot.crc = static_cast<uint32_t>(crc);
-  return 0;
+std::span<iovec> Port::VectorOf(uint32_t slot) {
+  if (vectors_.empty()) return {};
+  return std::span(vectors_).subspan(slot * kWriteSpansMax, kWriteSpansMax);
 }
 
 void Port::Emit(const Completion& completion) {

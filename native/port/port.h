@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -12,11 +11,9 @@
 #include "net/sockets.h"
 #include "port/completion_sink.h"
 #include "port/io_queue.h"
+#include "port/submission.h"
 
 namespace orbitkv {
-
-/// As SUBMISSION_DOUBLES in src/binding/submissions.ts.
-inline constexpr size_t kSubmissionDoubles = 10;
 
 /// A name in PortSinks().
 class RegisteredSink {
@@ -45,6 +42,8 @@ struct PortOptions {
   std::span<Completion> completions;
   std::span<uint32_t> results;
   std::atomic<int32_t>* park_word;
+  /// kWriteSpansMax for each entry of `submissions`; empty: no writes of spans.
+  std::span<const double> spans = {};
 };
 
 /// An actor's place to submit, reap and sleep: reads and writes, device streams and sockets behind
@@ -97,22 +96,19 @@ class Port {
  private:
   /// A read or write between submission and completion: owns the file, names the memory.
   struct Slot {
-    IoRequest request;
-    int32_t tag;
+    Submission submission;
     uint8_t attempts;
-    bool verify;
-    uint32_t segment_bytes;
-    uint32_t segment_stride;
-    uint32_t crc;
   };
 
   /// What ends a sleep besides enough completions and time.
   enum class Until { kEnough, kWoken };
 
-  void Admit(const double* descriptor);
-  /// Fills `slot` from a descriptor; 0 or -errno.
-  int Check(const std::array<double, kSubmissionDoubles>& descriptor, Slot& slot) const;
-  static int32_t Verify(const Slot& slot);
+  /// Takes an entry of `submissions` to the queue, or answers it at once.
+  void Admit(size_t entry);
+  /// Where the spans of the write in a slot are kept, until its result was reaped; empty for a port
+  /// that takes none.
+  std::span<iovec> VectorOf(uint32_t slot);
+  static int32_t Verify(const Submission& read);
   int Collect(uint32_t min_complete, int64_t wait_us, Until until);
   /// Takes everything that is there without entering the kernel; true when the owner was woken.
   bool Reap();
@@ -129,6 +125,7 @@ class Port {
 
   const uint32_t depth_;
   const std::span<const double> submissions_;
+  const std::span<const double> spans_;
   const std::span<Completion> completions_;
   std::atomic<int32_t>* const park_word_;
   const std::shared_ptr<Pool> pool_;
@@ -138,6 +135,7 @@ class Port {
   const RegisteredSink id_;
   /// Before the queue: a queue that ends must not outlive what its requests name.
   std::vector<Slot> slots_;
+  std::vector<iovec> vectors_;
   std::vector<uint32_t> free_slots_;
   std::vector<Completion> taken_;
   /// Completions that found no room in `completions_`.

@@ -1,6 +1,7 @@
 #include "posix/posix_queue.h"
 
 #include <sys/eventfd.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,11 +22,17 @@ constexpr size_t kThreads = 4;
 /// Place of the wake descriptor among those polled; results stand before it.
 constexpr size_t kWake = 1;
 
-int Perform(const IoRequest& request) {
+ssize_t Carry(const IoRequest& request) {
   const auto offset = static_cast<off_t>(request.offset);
   const int fd = request.file->fd.get();
-  const ssize_t count = request.write ? pwrite(fd, request.memory, request.bytes, offset)
-                                      : pread(fd, request.memory, request.bytes, offset);
+  if (!request.vector.empty())
+    return pwritev(fd, request.vector.data(), static_cast<int>(request.vector.size()), offset);
+  return request.write ? pwrite(fd, request.memory, request.bytes, offset)
+                       : pread(fd, request.memory, request.bytes, offset);
+}
+
+int Perform(const IoRequest& request) {
+  const ssize_t count = Carry(request);
   return count < 0 ? -errno : static_cast<int>(count);
 }
 

@@ -3,7 +3,10 @@
 // stands in CMakeLists.txt). The objects are those of the release build.
 #include <sys/mman.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdarg>
 #include <cstddef>
@@ -12,6 +15,7 @@
 #include <system_error>
 #include <thread>
 
+#include "port/submission.h"
 #include "testing/calls.h"
 #include "testing/faults.h"
 #include "testing/points.h"
@@ -103,6 +107,26 @@ ssize_t __wrap_pwrite(int fd, const void* memory, size_t bytes, off_t offset) {
   if (result >= 0) return __real_pwrite(fd, memory, static_cast<size_t>(result), offset);
   errno = -result;
   return -1;
+}
+
+ssize_t __real_pwritev(int fd, const iovec* vector, int count, off_t offset);
+ssize_t __wrap_pwritev(int fd, const iovec* vector, int count, off_t offset) {
+  if (!Fails(Fault::kIo)) return __real_pwritev(fd, vector, count, offset);
+  size_t bytes = 0;
+  for (int i = 0; i < count; ++i) bytes += vector[i].iov_len;
+  const int result = FailedIo(static_cast<int>(bytes));
+  if (result < 0) {
+    errno = -result;
+    return -1;
+  }
+  std::array<iovec, orbitkv::kWriteSpansMax> first;
+  auto left = static_cast<size_t>(result);
+  int kept = 0;
+  for (; left > 0; ++kept) {
+    first[kept] = {vector[kept].iov_base, std::min(vector[kept].iov_len, left)};
+    left -= first[kept].iov_len;
+  }
+  return __real_pwritev(fd, first.data(), kept, offset);
 }
 
 // uring::Ring::Take: a request's result, as the kernel left it.

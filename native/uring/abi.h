@@ -32,6 +32,7 @@ inline constexpr uint64_t kSqesOffset = 0x10000000;
 inline constexpr uint32_t kSqCqOverflow = 1u << 1;
 inline constexpr uint32_t kSqTaskrun = 1u << 2;
 
+inline constexpr uint8_t kOpWritev = 2;
 inline constexpr uint8_t kOpReadFixed = 4;
 inline constexpr uint8_t kOpWriteFixed = 5;
 inline constexpr uint8_t kOpPollAdd = 6;

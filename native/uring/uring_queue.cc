@@ -89,23 +89,33 @@ void UringQueue::ForgetClosedFiles() {
   }
 }
 
-void UringQueue::Push(uint32_t slot, const IoRequest& request) {
-  Sqe* sqe = ring_.Next();  // never null: at most depth requests and kExtraEntries others are there
+void UringQueue::SetMemory(Sqe& sqe, const IoRequest& request) const {
+  if (!request.vector.empty()) {
+    // Registered buffers are not for vectors before 6.15.
+    sqe.opcode = kOpWritev;
+    sqe.address = reinterpret_cast<uint64_t>(request.vector.data());
+    sqe.length = static_cast<uint32_t>(request.vector.size());
+    return;
+  }
   const auto first = static_cast<size_t>(request.memory - (pool_ ? pool_->base() : request.memory));
   const size_t slice = first / kBufferBytesMax;
-  const bool fixed = buffers_enlisted_ && slice == (first + request.bytes - 1) / kBufferBytesMax;
-  if (fixed) {
-    sqe->opcode = request.write ? kOpWriteFixed : kOpReadFixed;
-    sqe->buffer_index = static_cast<uint16_t>(slice);
+  if (buffers_enlisted_ && slice == (first + request.bytes - 1) / kBufferBytesMax) {
+    sqe.opcode = request.write ? kOpWriteFixed : kOpReadFixed;
+    sqe.buffer_index = static_cast<uint16_t>(slice);
   } else {
-    sqe->opcode = request.write ? kOpWrite : kOpRead;
+    sqe.opcode = request.write ? kOpWrite : kOpRead;
   }
+  sqe.address = reinterpret_cast<uint64_t>(request.memory);
+  sqe.length = request.bytes;
+}
+
+void UringQueue::Push(uint32_t slot, const IoRequest& request) {
+  Sqe* sqe = ring_.Next();  // never null: at most depth requests and kExtraEntries others are there
+  SetMemory(*sqe, request);
   const int index = FileIndex(request);
   sqe->fd = index >= 0 ? index : request.file->fd.get();
   if (index >= 0) sqe->flags = kSqeFixedFile;
   sqe->offset = request.offset;
-  sqe->address = reinterpret_cast<uint64_t>(request.memory);
-  sqe->length = request.bytes;
   sqe->user_data = slot;
   ++in_flight_;
 }

@@ -35,6 +35,8 @@ class UringQueue final : public IoQueue {
 
   void EnlistPool();
   int FileIndex(const IoRequest& request);
+  /// Names the memory of a request in its entry: a vector, a registered buffer or an address.
+  void SetMemory(Sqe& sqe, const IoRequest& request) const;
   void ForgetClosedFiles();
   void Arm();
   int Submit(uint32_t events, int64_t wait_us, bool get_events);

@@ -8,6 +8,8 @@ export interface PortOptions {
   readonly depth: number
   /** SUBMISSION_DOUBLES float64 per entry, over a SharedArrayBuffer. */
   readonly submissions: Float64Array
+  /** For SUBMIT_WRITE_SPANS, WRITE_SPANS_MAX descriptors for each entry, over a SharedArrayBuffer. Without: -EINVAL. */
+  readonly spans?: Float64Array
   /** COMPLETION_WORDS int32 per entry, over a SharedArrayBuffer; a power of two of entries, at least 2 * depth. */
   readonly completions: Int32Array
   /** Where checksum jobs write their results, one uint32 a granule. */

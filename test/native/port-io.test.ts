@@ -110,7 +110,7 @@ for (const io of ['uring', 'posix'] as const) {
       cases.map(([expected]) => expected),
     )
     port.put(0, { ...good, tag: 0 })
-    for (const code of [2, 255, 512, 65536, -1, 0.5]) {
+    for (const code of [2, 3, 255, 258, 512, 65536, -1, 0.5]) {
       port.submissions[0] = code
       t.deepEqual(port.list(port.port.pump(1, 1, 0)), [{ tag: 0, result: EINVAL, aux: 0, kind: COMPLETION.io }])
     }

@@ -1,7 +1,16 @@
 import { COMPLETION_WORDS } from '../../src/binding/completions.js'
 import type { Port } from '../../src/binding/port.js'
-import { SUBMISSION_DOUBLES, SUBMIT_FLAG_VERIFY, SUBMIT_READ, SUBMIT_WRITE } from '../../src/binding/submissions.js'
+import {
+  SUBMISSION_DOUBLES,
+  SUBMIT_FLAG_VERIFY,
+  SUBMIT_READ,
+  SUBMIT_WRITE,
+  SUBMIT_WRITE_SPANS,
+} from '../../src/binding/submissions.js'
 import type { Native } from '../../src/binding/surface.js'
+import { WRITE, WRITE_SPANS_MAX } from '../../src/shared/layout/descriptors.js'
+
+const CODES = { read: SUBMIT_READ, write: SUBMIT_WRITE, 'write-spans': SUBMIT_WRITE_SPANS } as const
 
 /** One completion as words. */
 export interface Completed {
@@ -13,12 +22,15 @@ export interface Completed {
 
 /** One read or write; `verify` asks for a check of the bytes that came. */
 export interface Submission {
-  readonly op: 'read' | 'write'
+  readonly op: keyof typeof CODES
   readonly tag: number
   readonly file: number
   readonly fileOffset: number
+  /** Of a write of spans: how many. */
   readonly poolOffset: number
   readonly bytes: number
+  /** Pool offset and bytes of each. */
+  readonly spans?: readonly (readonly [offset: number, bytes: number])[]
   readonly verify?: { readonly segmentBytes: number; readonly segmentStride: number; readonly crc32: number }
 }
 
@@ -27,28 +39,33 @@ export interface TestPortOptions {
   readonly pool?: number
   readonly depth?: number
   readonly register?: boolean
+  /** It takes writes of spans. */
+  readonly spans?: boolean
 }
 
 /** Longest that a test waits for completions that must come. */
 const PATIENCE_MS = 60_000
 
-/** A port with its four shared arrays, driven from the thread that made it. */
+/** A port with its shared arrays, driven from the thread that made it. */
 export class TestPort {
   readonly port: Port
   readonly depth: number
   readonly submissions: Float64Array
+  readonly spans: Float64Array
   readonly completions: Int32Array
   /** Element 0 is the park word. */
   readonly parkWord: Int32Array
 
-  constructor(native: Native, { io, pool = -1, depth = 8, register = true }: TestPortOptions) {
+  constructor(native: Native, { io, pool = -1, depth = 8, register = true, spans = false }: TestPortOptions) {
     this.depth = depth
     this.submissions = new Float64Array(new SharedArrayBuffer(8 * SUBMISSION_DOUBLES * depth))
+    this.spans = new Float64Array(new SharedArrayBuffer(spans ? 8 * WRITE.doubles * WRITE_SPANS_MAX * depth : 0))
     this.completions = new Int32Array(new SharedArrayBuffer(4 * COMPLETION_WORDS * 2 * depth))
     this.parkWord = new Int32Array(new SharedArrayBuffer(4))
     this.port = native.openPort({
       depth,
       submissions: this.submissions,
+      ...(spans ? { spans: this.spans } : {}),
       completions: this.completions,
       results: new Uint32Array(new SharedArrayBuffer(4)),
       parkWord: this.parkWord,
@@ -60,13 +77,14 @@ export class TestPort {
 
   /** Writes entry `index` of the submission list. */
   put(index: number, submission: Submission): void {
-    const { op, tag, file, fileOffset, poolOffset, bytes, verify } = submission
-    const code = (op === 'read' ? SUBMIT_READ : SUBMIT_WRITE) + (verify === undefined ? 0 : 256 * SUBMIT_FLAG_VERIFY)
+    const { op, tag, file, fileOffset, poolOffset, bytes, spans, verify } = submission
+    const code = CODES[op] + (verify === undefined ? 0 : 256 * SUBMIT_FLAG_VERIFY)
     const { segmentBytes = 0, segmentStride = 0, crc32 = 0 } = verify ?? {}
     this.submissions.set(
       [code, tag, file, fileOffset, poolOffset, bytes, segmentBytes, segmentStride, crc32, 0],
       index * SUBMISSION_DOUBLES,
     )
+    if (spans !== undefined) this.spans.set(spans.flat(), index * WRITE_SPANS_MAX * WRITE.doubles)
   }
 
   /** The first `count` completions of the list. */

@@ -24,8 +24,11 @@ export const READ = {
   crc32: 7,
 } as const
 
-/** One write of one granule. */
+/** One write of one granule; or one span of a write that has several. */
 export const WRITE = { doubles: 2, poolOffsetBytes: 0, bytes: 1 } as const
+
+/** Spans of one write at most: 1 KiB of native memory a place, and 1 MiB when each has 16 KiB. */
+export const WRITE_SPANS_MAX = 64
 
 /**
  * One copy between a granule in the pool and one engine page, through a copy template (see CopyTemplate):

@@ -10,6 +10,9 @@ namespace orbitkv::fuzz {
 namespace {
 
 constexpr size_t kFields = kSubmissionDoubles;
+/// Spans that the input of one submission has behind its fields; the rest of its memory is zeroes.
+constexpr size_t kSpansFed = 3;
+constexpr size_t kFed = kFields + kSpansFed * kSpanDoubles;
 constexpr uint32_t kDepth = 8;
 constexpr uint64_t kFileBytes = 1 << 16;
 constexpr size_t kPoolBytes = size_t{2} << 20;
@@ -20,14 +23,34 @@ struct Bench {
   std::vector<double> submissions = std::vector<double>(kDepth * kFields);
   std::vector<Completion> completions = std::vector<Completion>(2 * kDepth);
   std::vector<uint32_t> results = std::vector<uint32_t>(1);
+  std::vector<double> spans = std::vector<double>(kDepth * kWriteSpansMax * kSpanDoubles);
   std::atomic<int32_t> park_word{0};
   std::shared_ptr<Pool> pool = Pool::Open(kPoolBytes, PoolPages::kOrdinary);
-  Port port{{IoKind::kPosix, kDepth, pool, false, submissions, completions, results, &park_word}};
+  Port port{
+      {IoKind::kPosix, kDepth, pool, false, submissions, completions, results, &park_word, spans}};
   int32_t file;
 
   explicit Bench(const std::string& folder)
       : file(Files().Add(OpenShardFile(folder + "/fuzzed", kFileBytes, false))) {}
 };
+
+/// Whether the spans of a write are whole sectors of the pool, and as many bytes as it says.
+bool ModelSpans(std::span<const double> fields) {
+  const auto pool = static_cast<Wide>(kPoolBytes);
+  const Wide count = WideOf(fields[4]);
+  // Those that were not fed have no bytes.
+  if (count < 1 || count > static_cast<Wide>(kSpansFed)) return false;
+  Wide sum = 0;
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+    const double offset = fields[kFields + 2 * i];
+    const double bytes = fields[kFields + 2 * i + 1];
+    if (!IsWhole(offset) || !IsWhole(bytes) || WideOf(bytes) == 0) return false;
+    if (WideOf(offset) % 512 != 0 || WideOf(bytes) % 512 != 0) return false;
+    if (WideOf(offset) + WideOf(bytes) > pool) return false;
+    sum += WideOf(bytes);
+  }
+  return sum == WideOf(fields[5]);
+}
 
 /// What a submission must end with: -errno when it is refused, 0 when it runs.
 int Model(std::span<const double> fields, int32_t file) {
@@ -40,11 +63,12 @@ int Model(std::span<const double> fields, int32_t file) {
   const Wide op = WideOf(fields[0]) % 256;
   const Wide flags = WideOf(fields[0]) / 256;
   const Wide bytes = WideOf(fields[5]);
-  if (op > 1 || flags > 1 || (op == 1 && flags == 1) || bytes == 0 ||
-      WideOf(fields[4]) + bytes > static_cast<Wide>(kPoolBytes))
+  if (op > 2 || flags > 1 || (op != 0 && flags == 1) || bytes == 0 ||
+      (op != 2 && WideOf(fields[4]) + bytes > static_cast<Wide>(kPoolBytes)))
     return -EINVAL;
   if (fields[2] != file) return -EBADF;
-  if (op == 1 && WideOf(fields[3]) + bytes > static_cast<Wide>(kFileBytes)) return -EINVAL;
+  if (op != 0 && WideOf(fields[3]) + bytes > static_cast<Wide>(kFileBytes)) return -EINVAL;
+  if (op == 2) return ModelSpans(fields) ? 0 : -EINVAL;
   if (flags == 0) return 0;
   const bool shaped = below(6, bytes + 1) && below(7, bytes + 1) && below(8, Wide{1} << 32) &&
                       fields[6] > 0 && fields[6] <= fields[7] && bytes % WideOf(fields[7]) == 0;
@@ -53,9 +77,12 @@ int Model(std::span<const double> fields, int32_t file) {
 
 Breach Check(Bench& bench, std::span<const std::byte> input, bool weak) {
   const std::vector<double> list = DoublesOf(input);
-  const size_t count = std::min<size_t>(list.size() / kFields, kDepth);
-  std::copy_n(list.begin(), count * kFields, bench.submissions.begin());
+  const size_t count = std::min<size_t>(list.size() / kFed, kDepth);
   for (size_t i = 0; i < count; ++i) {
+    const auto fed = std::span(list).subspan(i * kFed, kFed);
+    std::copy_n(fed.begin(), kFields, bench.submissions.begin() + i * kFields);
+    std::copy_n(fed.begin() + kFields, kSpansFed * kSpanDoubles,
+                bench.spans.begin() + i * kWriteSpansMax * kSpanDoubles);
     bench.submissions[i * kFields + 1] = static_cast<double>(i);
     // The weakness: flags that nobody knows are dropped.
     double& op = bench.submissions[i * kFields];
@@ -79,7 +106,7 @@ Breach Check(Bench& bench, std::span<const std::byte> input, bool weak) {
   }
   if (left > 0) return "a submission never ended";
   for (size_t i = 0; i < count; ++i) {
-    const auto fields = std::span(list).subspan(i * kFields, kFields);
+    const auto fields = std::span(list).subspan(i * kFed, kFed);
     const int expected = Model(fields, bench.file);
     const int32_t result = results[i];
     const bool ran = result >= 0 || result == -EBADMSG;
@@ -96,13 +123,14 @@ Breach Check(Bench& bench, std::span<const std::byte> input, bool weak) {
 Target Submissions(bool weak, const std::string& folder) {
   const auto bench = std::make_shared<Bench>(folder);
   const double file = bench->file;
-  return {
-      "submissions",
-      {InputOf({1, 0, file, 0, 0, 4096, 0, 0, 0, 0, 256, 0, file, 512, 8192, 1024, 512, 512, 7, 0}),
-       InputOf({0, 0, file, 65000, 2096640, 512, 0, 0, 0, 0}),
-       InputOf({256, 0, file, 0, 0, 3000, 1000, 1000, 4294967295.0, 0})},
-      true,
-      [bench, weak](std::span<const std::byte> input) { return Check(*bench, input, weak); }};
+  return {"submissions",
+          {InputOf({1,   0, file, 0,   8192, 4096, 0,   0,   0, 0, 0, 0, 0, 0, 0, 0,
+                    256, 0, file, 512, 8192, 1024, 512, 512, 7, 0, 0, 0, 0, 0, 0, 0}),
+           InputOf({0, 0, file, 65000, 2096640, 512, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}),
+           InputOf({2, 0, file, 1024, 3, 4608, 0, 0, 0, 0, 8192, 512, 0, 3584, 2096640, 512}),
+           InputOf({256, 0, file, 0, 0, 3000, 1000, 1000, 4294967295.0, 0, 0, 0, 0, 0, 0, 0})},
+          true,
+          [bench, weak](std::span<const std::byte> input) { return Check(*bench, input, weak); }};
 }
 
 }  // namespace orbitkv::fuzz
