@@ -139,7 +139,7 @@ async function openLanes(native: ReturnType<typeof loadNative>, pool: number, ta
   const seat = new BenchSeat(native, wiring, 'manager')
   const common = { pool, depth: IO_DEPTH, io: 'uring', register: true } as const
   const readerParams: HostReaderParams = { ...common, clients: ['manager'] }
-  const writerParams: WritebackParams = { ...common, client: 'manager', windowBytes: POOL_BYTES }
+  const writerParams: WritebackParams = { ...common, client: 'manager', windowBytes: POOL_BYTES, joinBytes: 0 }
   const reads = await seat.lane('host-reader', HOST_READER_ENTRY, readerParams, reader)
   const writes = await seat.lane('writeback', WRITEBACK_ENTRY, writerParams, writeback)
   const readCounts = new CounterReader(wiring.seat('host-reader').counters, HOST_READER_LAYOUT)

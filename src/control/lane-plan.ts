@@ -4,7 +4,7 @@ import { HOST_READER_ENTRY, HOST_READER_LAYOUT, type HostReaderParams } from '..
 import { HOST_RESTORE_ENTRY, HOST_RESTORE_LAYOUT, type HostRestoreParams } from '../actors/host-restore/params.js'
 import { Wiring } from '../actors/runtime/wiring.js'
 import { SSD_WORKER_ENTRY, SSD_WORKER_LAYOUT, type SsdWorkerParams } from '../actors/ssd-worker/params.js'
-import { WRITEBACK_ENTRY, WRITEBACK_LAYOUT, type WritebackParams } from '../actors/writeback/params.js'
+import { JOIN_BYTES_MAX, WRITEBACK_ENTRY, WRITEBACK_LAYOUT, type WritebackParams } from '../actors/writeback/params.js'
 import { ACTOR } from '../manager/params.js'
 import { managerLayout } from '../manager/series.js'
 import { isCoding } from '../shared/codec/setting.js'
@@ -77,7 +77,12 @@ export function spawnLanes(crew: Crew, memory: Memory, report: StartReport): voi
   for (let store = 0; store < report.stores; store++) {
     const reader: HostReaderParams = { ...submits, clients: [ACTOR.manager, ...devices.map(ACTOR.hostRestore)] }
     crew.spawn(ACTOR.hostReader(store), HOST_READER_ENTRY, reader)
-    const writer: WritebackParams = { ...submits, client: ACTOR.manager, windowBytes: config.writeInFlightBytes }
+    const writer: WritebackParams = {
+      ...submits,
+      client: ACTOR.manager,
+      windowBytes: config.writeInFlightBytes,
+      joinBytes: isCoding(config.codec) ? JOIN_BYTES_MAX : 0,
+    }
     crew.spawn(ACTOR.writeback(store), WRITEBACK_ENTRY, writer)
   }
   for (const [place, device] of devices.entries()) {

@@ -16,6 +16,7 @@ import {
   type HostRestoreParams,
 } from '../../src/actors/host-restore/params.js'
 import { Wiring } from '../../src/actors/runtime/wiring.js'
+import { WRITEBACK_COUNT } from '../../src/actors/writeback/counters.js'
 import * as writeback from '../../src/actors/writeback/messages.js'
 import { WRITEBACK_ENTRY, WRITEBACK_LAYOUT, type WritebackParams } from '../../src/actors/writeback/params.js'
 import { loadNative } from '../../src/binding/load.js'
@@ -58,13 +59,17 @@ const WINDOW_OFFSET_BYTES = 4 * MIB
 const SLOTS = 8
 
 const poolOffsetOf = (block: number, item: number) => (block * ITEMS.length + item) * SLOT_BYTES
-const fileOffsetOf = (block: number, item: number) => poolOffsetOf(block, item) // whole pages, so that any disk takes them
 const granules = Array.from({ length: BLOCKS * ITEMS.length }, (_, index) => ({
   block: Math.floor(index / ITEMS.length),
   item: index % ITEMS.length,
 }))
 const fits = ({ block, item }: { block: number; item: number }) => block !== UNFIT || item !== FP8
 const stored = granules.filter(fits)
+/** In the file, items of a block follow one another. */
+const fileOffsetOf = (block: number, item: number) =>
+  stored
+    .filter((each) => each.block === block && each.item < item)
+    .reduce((at, each) => at + aligned(STORED[each.item] as number), poolOffsetOf(block, 0))
 
 /** Integers that FP8 has exactly, as bfloat16. */
 function fillIntegers(bytes: Uint8Array, seed: number): void {
@@ -196,7 +201,7 @@ function lanesOf({ pool }: World, io: 'uring' | 'posix') {
   const restoreParams: HostRestoreParams = { ...codes, ...window, readers: ['host-reader'], storeReads: 16 }
   const dramParams: DramWorkerParams = codes
   const readerParams: HostReaderParams = { clients: [client, 'host-restore'], pool, depth: 16, io, register: true }
-  const writeParams: WritebackParams = { client, pool, depth: 16, windowBytes: MIB, io, register: true }
+  const writeParams: WritebackParams = { client, pool, depth: 16, windowBytes: MIB, joinBytes: MIB, io, register: true }
   return {
     rig,
     counters: (name: string) => new CounterReader(wiring.seat(name).counters, layouts[name] as CounterLayout),
@@ -245,12 +250,13 @@ async function roundTrip(t: ExecutionContext, io: 'uring' | 'posix', direct: boo
 
   // Through the file, with nothing left in DRAM.
   const files = async (job: number) => {
-    for (const [at, { block, item }] of stored.entries()) {
-      const list = listOf([poolOffsetOf(block, item), aligned(STORED[item] as number)])
-      const fileOffsetBytes = fileOffsetOf(block, item)
-      writer.send({ kind: 'write', job: job + at, file: world.shard, fileOffsetBytes, list })
+    for (let block = 0; block < BLOCKS; block++) {
+      const items = stored.filter((each) => each.block === block)
+      const list = listOf(items.flatMap(({ item }) => [poolOffsetOf(block, item), aligned(STORED[item] as number)]))
+      const fileOffsetBytes = fileOffsetOf(block, 0)
+      writer.send({ kind: 'write', job: job + block, file: world.shard, fileOffsetBytes, list })
     }
-    for (const _ of stored) t.is((await writer.reply('write-done')).status, 0)
+    for (let block = 0; block < BLOCKS; block++) t.is((await writer.reply('write-done')).status, 0)
   }
   await files(100)
   const kept = Uint8Array.from(world.poolBytes.subarray(0, BLOCKS * ITEMS.length * SLOT_BYTES))
@@ -283,6 +289,7 @@ async function roundTrip(t: ExecutionContext, io: 'uring' | 'posix', direct: boo
   const ofDram = (count: number) => counters('dram-worker').series(DRAM_WORKER_SERIES.length + count)
   const ofRestore = (count: number) => counters('host-restore').series(HOST_RESTORE_SERIES.length + count)
   const codedBytes = stored.reduce((sum, { item }) => sum + (item === RAW ? 0 : (STORED[item] as number)), 0)
+  t.is(counters('writeback').series(WRITEBACK_COUNT.writeOperations), 2 * BLOCKS, 'items of a block went together')
   t.is(ofDram(CODEC_COUNT.encodedBytes), codedBytes)
   t.true(ofDram(CODEC_COUNT.decodedBytes) >= codedBytes)
   t.true(ofRestore(CODEC_COUNT.decodedBytes) >= codedBytes)

@@ -49,7 +49,15 @@ async function throughDisk(t: ExecutionContext, io: 'uring' | 'posix', direct: b
   const rig = new LaneRig(native, wiring, 'manager')
   t.teardown(() => rig.abandon())
   const readerParams: HostReaderParams = { clients: ['manager'], pool, depth: 16, io, register: true }
-  const writeParams: WritebackParams = { client: 'manager', pool, depth: 8, windowBytes: 300_000, io, register: true }
+  const writeParams: WritebackParams = {
+    client: 'manager',
+    pool,
+    depth: 8,
+    windowBytes: 300_000,
+    joinBytes: 0,
+    io,
+    register: true,
+  }
   const writer = rig.lane(laneSpec('writeback', WRITEBACK_ENTRY, writeParams, writeback))
   const hostReader = rig.lane(laneSpec('host-reader', HOST_READER_ENTRY, readerParams, reader))
   await rig.open()

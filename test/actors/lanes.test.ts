@@ -180,7 +180,15 @@ function fourLanes(engine: Engine, io: 'uring' | 'posix') {
     io,
   }
   const readerParams: HostReaderParams = { clients: [client, 'host-restore'], pool, depth: 16, io, register: true }
-  const writeParams: WritebackParams = { client, pool, depth: 16, windowBytes: 60_000, io, register: true }
+  const writeParams: WritebackParams = {
+    client,
+    pool,
+    depth: 16,
+    windowBytes: 60_000,
+    joinBytes: 0,
+    io,
+    register: true,
+  }
   const dramParams: DramWorkerParams = { client, device: 'host', pool, parts: 4, partDescriptors: 8, io }
   // In the order in which they stop: a reader outlives its clients.
   const lanes = {

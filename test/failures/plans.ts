@@ -4,11 +4,13 @@ import type { Sweep } from './sweep-child.js'
 
 /** Which sweeps there are. */
 
-type Tier = Pick<Sweep, 'io' | 'readRoute'>
+type Tier = Pick<Sweep, 'io' | 'readRoute' | 'codec'>
 
 /** Both kinds of I/O and both routes, without their product: neither knows of the other. */
-const URING: Tier = { io: 'uring', readRoute: 'uring' }
-const POSIX: Tier = { io: 'posix', readRoute: 'dram' }
+const URING: Tier = { io: 'uring', readRoute: 'uring', codec: 'none' }
+const POSIX: Tier = { io: 'posix', readRoute: 'dram', codec: 'none' }
+/** The same where writes have several spans. */
+const CODED = { codec: 'turboquant-4' } as const
 
 /** What each fault says, and where it can happen. 0: a short read or write. */
 const ERRORS: Readonly<Record<FaultName, readonly number[]>> = {
@@ -42,7 +44,8 @@ export function allSweeps(host: Host): Sweep[] {
 
 function tiersOf(fault: FaultName, { uring }: Host): readonly Tier[] {
   if (fault === 'submit') return uring ? [URING] : []
-  return uring ? [URING, POSIX] : [POSIX]
+  const tiers = uring ? [URING, POSIX] : [POSIX]
+  return fault === 'io' ? tiers.flatMap((tier) => [tier, { ...tier, ...CODED }]) : tiers
 }
 
 /** Every so many uses of each kind: what a test run has time for. */
@@ -54,7 +57,10 @@ export function slice(host: Host): Sweep[] {
     ['io', 3, false, EIO],
     ['ringPush', 4, true, 0],
   ]
-  return steps.map(([fault, step, sticky, error]) => {
+  const sweeps = steps.map(([fault, step, sticky, error]): Sweep => {
     return { ...tier, fault, error, sticky, from: Math.ceil(step / 2), step, folder: host.folder() }
   })
+  // Half of a write of several spans.
+  sweeps.push({ ...POSIX, ...CODED, fault: 'io', error: 0, sticky: false, from: 1, step: 2, folder: host.folder() })
+  return sweeps
 }

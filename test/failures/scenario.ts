@@ -15,6 +15,8 @@ export interface Setting {
   readonly folder: string
   readonly io: 'uring' | 'posix'
   readonly readRoute: 'dram' | 'uring'
+  /** Under one every segment is a granule, and those of a block go in one write. It changes no byte: segments have no type. */
+  readonly codec: 'none' | 'turboquant-4'
 }
 
 /** `whole`: everything came back. `less`: no error, and a miss or fewer blocks. */
@@ -30,6 +32,8 @@ export interface Ended {
 }
 
 const BLOCKS = 4
+/** Their segments do not fill whole pages of the pool: in none do two adjoin, and a write of two has two spans. */
+const APART = { ...SMALL, segmentBytes: 4608 } as const
 const KEYS = keysOf('failures', BLOCKS)
 const PUBLISHED = [0, 1, 2, 3]
 const RESTORED = [9, 4, 12, 7]
@@ -48,7 +52,7 @@ class Run {
   }
 
   async live(): Promise<Ended> {
-    const { folder, io, readRoute } = this.#setting
+    const { folder, io, readRoute, codec } = this.#setting
     let kv: OrbitKV
     try {
       kv = await OrbitKV.open({
@@ -56,6 +60,7 @@ class Run {
         ssd: { paths: [join(folder, 'kv.dat')], capacityBytes: 16 * MIB },
         io,
         readRoute,
+        storageCodec: codec,
         onDeath: (death) => {
           this.#death ??= death
         },
@@ -80,7 +85,7 @@ class Run {
   }
 
   async #work(kv: OrbitKV): Promise<void> {
-    const engine = await kv.register(SMALL)
+    const engine = await kv.register(this.#setting.codec === 'none' ? SMALL : APART)
     try {
       compute(engine, PUBLISHED)
       await engine.publish(KEYS, PUBLISHED)

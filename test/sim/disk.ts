@@ -29,6 +29,14 @@ export interface WriteOrder {
   readonly tag: number
   readonly file: number
   readonly fileOffsetBytes: number
+  readonly bytes: number
+  /** Where in the pool the bytes are, one after the other. */
+  readonly spans: readonly Span[]
+  /** A span may have several granules. */
+  readonly joined: boolean
+}
+
+export interface Span {
   readonly poolOffsetBytes: number
   readonly bytes: number
 }
@@ -97,16 +105,22 @@ export class DiskPort {
 
   write(order: WriteOrder): void {
     const { pool, flights, writes, host, owner } = this.#world
-    const { poolOffsetBytes: from, fileOffsetBytes: to, bytes } = order
+    const { fileOffsetBytes: to, bytes, spans } = order
     const shard = this.#shard(order.file, to, bytes)
     const strike = writes.strike()
-    pool.mustBeOwned(from, bytes, 'write')
-    const inPool = flights.take('pool', from, from + bytes, false, 'write')
+    must(spans.reduce((sum, span) => sum + span.bytes, 0) === bytes, 'X3', () => `spans of ${bytes} bytes have others`)
+    const inPool = spans.map(({ poolOffsetBytes: from, bytes: part }) => {
+      must(part > 0 && part % SECTOR === 0, 'X3', () => `a span has ${part} bytes`)
+      if (order.joined) pool.mustBeOwnedTogether(from, part, 'write')
+      else pool.mustBeOwned(from, part, 'write')
+      return flights.take('pool', from, from + part, false, 'write')
+    })
     const inFile = flights.take(shard.name, to, to + bytes, true, 'write')
     this.#later(strike, () => {
       // The kernel goes on with what a killed process had submitted: its pages are pinned until the write ends.
       mustBeOwn(shard, owner, 'a write')
-      this.#land(inPool, inFile)
+      for (const range of inPool) flights.land(range)
+      flights.land(inFile)
       const result = this.#carryWrite(shard, order, strike)
       if (!host.alive) return
       this.#complete(order.tag, result, strike?.kind === 'write-duplicate')
@@ -173,11 +187,12 @@ export class DiskPort {
   }
 
   #carryWrite(shard: Shard, order: WriteOrder, strike: Strike<WriteKind> | null): number {
-    const { fileOffsetBytes: to, poolOffsetBytes: from, bytes } = order
-    const { pool, host, owner } = this.#world
+    const { fileOffsetBytes: to, bytes } = order
+    const { host, owner } = this.#world
     const amount = strike?.amount ?? 0
     const part = Math.floor((bytes * (amount % 16)) / 16)
-    const put = (at: number, count: number) => shard.put(at, pool.bytes.subarray(from, from + count))
+    const source = this.#gathered(order)
+    const put = (at: number, count: number) => shard.put(at, source.subarray(0, count))
     switch (strike?.kind) {
       case 'write-eio':
         put(to, part)
@@ -205,7 +220,7 @@ export class DiskPort {
         put((amount * SECTOR) % (shard.bytes.length - bytes + 1), bytes)
         return bytes
       case 'write-acked-early': {
-        const copy = pool.bytes.slice(from, from + bytes)
+        const copy = source.slice()
         host.clock.after(200 + amount * 40, () => {
           mustBeOwn(shard, owner, 'an acknowledged write')
           shard.put(to, copy)
@@ -228,6 +243,17 @@ export class DiskPort {
         put(to, bytes)
         return bytes
     }
+  }
+
+  /** What the pool holds of a write just now. */
+  #gathered({ bytes, spans }: WriteOrder): Uint8Array {
+    const gathered = new Uint8Array(bytes)
+    let at = 0
+    for (const { poolOffsetBytes: from, bytes: part } of spans) {
+      gathered.set(this.#world.pool.bytes.subarray(from, from + part), at)
+      at += part
+    }
+    return gathered
   }
 
   #later(strike: Strike | null, run: () => void): void {

@@ -17,11 +17,14 @@ import { resultsOf as restoreResultsOf } from '../../src/actors/host-restore/par
 import { perform as performWrite, type WritebackSinks } from '../../src/actors/writeback/effects.js'
 import { type WritebackEffect, type WritebackInput, WritebackMachine } from '../../src/actors/writeback/machine.js'
 import type { WritebackReply } from '../../src/actors/writeback/messages.js'
-import { SUBMISSION_DOUBLES, SUBMIT_FLAG_VERIFY } from '../../src/binding/submissions.js'
+import { SUBMISSION_DOUBLES, SUBMIT_FLAG_VERIFY, SUBMIT_WRITE_SPANS } from '../../src/binding/submissions.js'
+import { WRITE, WRITE_SPANS_MAX } from '../../src/shared/layout/descriptors.js'
 import type { Channel } from './channel.js'
+import { AskedWrites } from './checks/writes.js'
 import type { DeviceStream } from './device-stream.js'
-import type { DiskPort } from './disk.js'
+import type { DiskPort, Span } from './disk.js'
 import { Lane } from './lane.js'
+import type { Limits } from './limits.js'
 import type { ManagerProcess } from './manager-process.js'
 import { SimTally } from './tally.js'
 
@@ -215,20 +218,33 @@ export class WritebackLane extends Lane<WritebackInput, WritebackEffect> {
   readonly device: DiskPort
   readonly #sinks: WritebackSinks
   readonly #submissions: Float64Array
+  readonly #spans: Float64Array
+  readonly #joined: boolean
+  readonly #asked = new AskedWrites()
 
-  constructor(manager: ManagerProcess, writer: number, windowBytes: number, replies: () => Channel<WritebackReply>) {
+  constructor(manager: ManagerProcess, writer: number, limits: Limits, replies: () => Channel<WritebackReply>) {
     const depth = manager.plan.sizes.writeDepth
     const tally = new SimTally()
-    const machine = new WritebackMachine({ depth, windowBytes }, tally)
+    const options = { depth, windowBytes: limits.storage.writeWindowBytes, joinBytes: limits.joinBytes }
+    const machine = new WritebackMachine(options, tally)
     super(manager, `writeback-${writer}`, tally, manager.twin.writeback?.(machine) ?? machine, NEVER)
     const submissions = new Float64Array(depth * SUBMISSION_DOUBLES)
+    const spans = new Float64Array(depth * WRITE_SPANS_MAX * WRITE.doubles)
     this.#submissions = submissions
+    this.#spans = spans
+    this.#joined = limits.joinBytes > 0
     this.device = manager.openDisk(this.actor, (tag, result) => this.step({ kind: 'io-completed', tag, result }))
     this.#sinks = {
       submissions,
+      spans,
       submitted: 0,
       client: { send: (reply: WritebackReply) => replies().send(reply) },
     } as unknown as WritebackSinks
+  }
+
+  override step(input: WritebackInput): void {
+    if (input.kind === 'request') this.#asked.asked(input.request)
+    super.step(input)
   }
 
   protected act(effect: WritebackEffect): void {
@@ -238,15 +254,26 @@ export class WritebackLane extends Lane<WritebackInput, WritebackEffect> {
   protected override perform(): void {
     this.#sinks.submitted = 0
     super.perform()
-    const list = this.#submissions
-    for (let at = 0; at < this.#sinks.submitted * SUBMISSION_DOUBLES; at += SUBMISSION_DOUBLES) {
-      this.device.write({
-        tag: list[at + 1] as number,
-        file: list[at + 2] as number,
-        fileOffsetBytes: list[at + 3] as number,
-        poolOffsetBytes: list[at + 4] as number,
-        bytes: list[at + 5] as number,
-      })
+    for (let entry = 0; entry < this.#sinks.submitted; entry++) {
+      const at = entry * SUBMISSION_DOUBLES
+      const [op, tag, file, fileOffsetBytes, place, bytes] = this.#submissions.subarray(at, at + 6) as unknown as Fields
+      const spans = op === SUBMIT_WRITE_SPANS ? this.#spansOf(entry, place) : [{ poolOffsetBytes: place, bytes }]
+      const order = { tag, file, fileOffsetBytes, bytes, spans, joined: this.#joined }
+      this.#asked.submitted(order)
+      this.device.write(order)
     }
   }
+
+  #spansOf(entry: number, count: number): Span[] {
+    return Array.from({ length: count }, (_, index) => {
+      const at = (entry * WRITE_SPANS_MAX + index) * WRITE.doubles
+      return {
+        poolOffsetBytes: this.#spans[at + WRITE.poolOffsetBytes] as number,
+        bytes: this.#spans[at + WRITE.bytes] as number,
+      }
+    })
+  }
 }
+
+/** Of an entry of submissions: op, tag, file, offset in it, place, bytes. */
+type Fields = readonly [number, number, number, number, number, number]

@@ -25,6 +25,8 @@ export interface Limits {
   /** By device: each lane has a window of its own. */
   readonly restore: readonly HostRestoreOptions[]
   readonly windowBytes: number
+  /** Of writeback: by the depth of the plan it joins whole blocks, a few granules, or none. */
+  readonly joinBytes: number
   /** Bytes of one staging slot. */
   readonly slotBytes: number
   readonly stores: number
@@ -50,6 +52,7 @@ export function limitsOf(plan: Plan, models: readonly Model[], epoch: number): L
   const { parts, partDescriptors, storeReads } = sizes
   return {
     windowBytes: devices.length * WINDOW_BYTES,
+    joinBytes: coded ? sizes.writeDepth * SECTOR_BYTES : 0,
     slotBytes: plan.gpu.slotFactor * (2 * alignUp(largestGranuleBytes(models), PAGE_BYTES) + PAGE_BYTES),
     stores,
     files,

@@ -33,6 +33,17 @@ export class Pool implements CopyMemory {
     const owned = (this.allocator as WatchedPool).covers(offsetBytes, bytes)
     must(owned, 'O2', () => `${what} at ${offsetBytes} touches memory that nobody owns`)
   }
+
+  /** The same of a span that granules have together: each of its bytes is allocated. */
+  mustBeOwnedTogether(offsetBytes: number, bytes: number, what: string): void {
+    must(
+      offsetBytes >= 0 && offsetBytes + bytes <= this.allocatedBytes,
+      'X3',
+      () => `${what} at ${offsetBytes} leaves what is allocated from`,
+    )
+    const owned = (this.allocator as WatchedPool).coverTogether(offsetBytes, bytes)
+    must(owned, 'O2', () => `${what} at ${offsetBytes} touches memory that nobody owns`)
+  }
 }
 
 /** The pool's allocator under watch: memory with work on it is not given back, what is given back is spoiled. */
@@ -51,6 +62,17 @@ export class WatchedPool extends PoolAllocator {
     this.#flights = flights
     this.#starts = new Int32Array(pool.allocatedBytes / 4096).fill(-1)
     pool.allocator = this
+  }
+
+  /** True when allocations that adjoin cover the bytes. */
+  coverTogether(offsetBytes: number, bytes: number): boolean {
+    let at = offsetBytes
+    while (at < offsetBytes + bytes) {
+      const start = this.#starts[Math.floor(at / 4096)] ?? -1
+      if (start < 0) return false
+      at = start + this.bytesAt(start)
+    }
+    return true
   }
 
   /** True when one allocation covers the bytes. */

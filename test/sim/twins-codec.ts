@@ -1,11 +1,14 @@
 import type { DramWorkerEffect, DramWorkerInput } from '../../src/actors/dram-worker/machine.js'
 import type { HostRestoreEffect, HostRestoreInput } from '../../src/actors/host-restore/machine.js'
 import type { SsdWorkerEffect, SsdWorkerInput } from '../../src/actors/ssd-worker/machine.js'
+import type { WritebackEffect, WritebackInput } from '../../src/actors/writeback/machine.js'
 import { ERROR_CODES } from '../../src/shared/base/errors.js'
+import { WRITE } from '../../src/shared/layout/descriptors.js'
 import { EMPTY_LIST } from '../../src/shared/layout/records.js'
 import { finishSlot } from '../../src/shared/layout/slot-results.js'
 import { Around } from './around.js'
 import { seedWithFailedDecodings } from './cases.js'
+import type { LaneMachine } from './twin.js'
 import type { Planted } from './twins.js'
 
 /** Bugs of storage codecs, each planted in one place. */
@@ -89,6 +92,17 @@ export const CODEC_TWINS: readonly Planted[] = [
     shows: /^V5/,
     plan: (seed) => seedWithFailedDecodings(seed, 'slot'),
     ssdWorker: (real) => new DeafToSlots(real),
+  },
+  {
+    name: 'the last two spans of a write go in the wrong order',
+    shows: /^V1: sector [0-9]+ of file/,
+    writeback: (real) => new SpansMistaken(real, (last, before) => [...last, ...before]),
+  },
+  {
+    name: 'a span of a write is that of another granule',
+    shows: /^V1: sector [0-9]+ of file/,
+    writeback: (real) =>
+      new SpansMistaken(real, (last, before) => [...before, ...before.slice(0, 1), ...last.slice(1)]),
   },
   {
     name: 'a codec without room has what is stored hidden',
@@ -178,5 +192,29 @@ class DeafToSlots extends Around<SsdWorkerInput, SsdWorkerEffect> {
   protected pass(_: SsdWorkerInput, effects: SsdWorkerEffect[], out: SsdWorkerEffect[]): void {
     for (const effect of effects) if (effect.kind === 'decode') this.#decodings.add(effect.tag)
     out.push(...effects)
+  }
+}
+
+/** Writes of several spans whose last two are made others. */
+class SpansMistaken extends Around<WritebackInput, WritebackEffect> {
+  readonly #mistake: (last: number[], before: number[]) => number[]
+
+  constructor(
+    real: LaneMachine<WritebackInput, WritebackEffect>,
+    mistake: (last: number[], before: number[]) => number[],
+  ) {
+    super(real)
+    this.#mistake = mistake
+  }
+
+  protected pass(_: WritebackInput, effects: WritebackEffect[], out: WritebackEffect[]): void {
+    for (const effect of effects) {
+      if (effect.kind === 'submit-write-spans') {
+        const at = effect.offset + (effect.spans - 2) * WRITE.doubles
+        const [before, last] = [effect.list.slice(at, at + WRITE.doubles), effect.list.slice(at + WRITE.doubles)]
+        effect.list.set(this.#mistake([...last.slice(0, WRITE.doubles)], [...before]), at)
+      }
+      out.push(effect)
+    }
   }
 }

@@ -90,9 +90,8 @@ export class Wiring {
           ...readerToRestore.map((ofDevice) => ofDevice[store] as Channel<HostReaderReply>),
         ]),
     )
-    const window = limits.storage.writeWindowBytes
     const writers = each.map(
-      (store) => new WritebackLane(process, store, window, () => writerToManager[store] as Channel<WritebackReply>),
+      (store) => new WritebackLane(process, store, limits, () => writerToManager[store] as Channel<WritebackReply>),
     )
     const staged = limits.manager.staging.length > 0
     this.staging = staged ? new SsdWorkerLane(process, limits, () => ssdToManager as Channel<SsdWorkerReply>) : null

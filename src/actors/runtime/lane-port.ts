@@ -3,6 +3,7 @@ import { opening } from '../../binding/errors.js'
 import type { Port } from '../../binding/port.js'
 import { SUBMISSION_DOUBLES } from '../../binding/submissions.js'
 import type { Native } from '../../binding/surface.js'
+import { WRITE, WRITE_SPANS_MAX } from '../../shared/layout/descriptors.js'
 import type { Actor } from './wiring.js'
 
 /** What a lane says of the port it wants. */
@@ -13,6 +14,8 @@ export interface LanePortOptions {
   readonly jobs: number
   /** Checksums that the lane can have outstanding. */
   readonly results: number
+  /** The lane makes writes of several spans. */
+  readonly spans?: boolean
   readonly pool: number
   readonly io: 'uring' | 'posix'
   /** Try to register pool and files with the ring. */
@@ -23,6 +26,8 @@ export interface LanePortOptions {
 export interface LanePortMemory {
   readonly port: Port
   readonly submissions: Float64Array
+  /** PortOptions.spans; empty for a lane that makes no such writes. */
+  readonly spans: Float64Array
   readonly completions: Int32Array
   readonly results: Uint32Array
 }
@@ -33,12 +38,23 @@ export function openLanePort(native: Native, actor: Actor, options: LanePortOpti
   let entries = 2 * depth
   while (entries < 2 * depth + jobs) entries *= 2
   const submissions = new Float64Array(new SharedArrayBuffer(8 * SUBMISSION_DOUBLES * depth))
+  const spans = new Float64Array(new SharedArrayBuffer(options.spans ? 8 * WRITE.doubles * WRITE_SPANS_MAX * depth : 0))
   const completions = new Int32Array(new SharedArrayBuffer(4 * COMPLETION_WORDS * entries))
   const results = new Uint32Array(new SharedArrayBuffer(4 * Math.max(1, options.results)))
   const { parkWord } = actor.control
   const port = opening('port', () =>
-    native.openPort({ depth, submissions, completions, results, parkWord, pool, io, register }),
+    native.openPort({
+      depth,
+      submissions,
+      ...(options.spans ? { spans } : {}),
+      completions,
+      results,
+      parkWord,
+      pool,
+      io,
+      register,
+    }),
   )
   actor.control.publishPort(port.id)
-  return { port, submissions, completions, results }
+  return { port, submissions, spans, completions, results }
 }

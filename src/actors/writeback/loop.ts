@@ -14,13 +14,14 @@ function main(): void {
   const { seat, params } = workerInput<WritebackParams>()
   const native = loadNative()
   const actor = new Actor(seat, (port) => native.wake(port))
-  const { client, depth, windowBytes } = params
-  const { port, submissions, completions } = openLanePort(native, actor, { ...params, jobs: 0, results: 0 })
-  const machine = new WritebackMachine({ depth, windowBytes }, actor.counters(WRITEBACK_LAYOUT))
+  const { client, depth, windowBytes, joinBytes } = params
+  const ways = { jobs: 0, results: 0, spans: joinBytes > 0 }
+  const { port, submissions, spans, completions } = openLanePort(native, actor, { ...params, ...ways })
+  const machine = new WritebackMachine({ depth, windowBytes, joinBytes }, actor.counters(WRITEBACK_LAYOUT))
   const nowUs = () => native.monotonicUs()
   const turn = new LaneTurn<WritebackInput, WritebackEffect>(machine, nowUs)
   const outbox = actor.outbox(client, replyCodec)
-  const sinks: WritebackSinks = { submissions, client: outbox, submitted: 0 }
+  const sinks: WritebackSinks = { submissions, spans, client: outbox, submitted: 0 }
 
   sayReady()
   runLane({

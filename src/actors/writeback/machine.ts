@@ -6,6 +6,7 @@ import { ByteWindow } from '../../shared/scheduling/byte-window.js'
 import { OperationSlots } from '../../shared/scheduling/operation-slots.js'
 import { WRITEBACK_COUNT as COUNT, WRITEBACK_HISTOGRAM as HISTOGRAM } from './counters.js'
 import { WRITES_OUTSTANDING_MAX, type WritebackReply, type WritebackRequest } from './messages.js'
+import { NextWrite } from './next-write.js'
 
 /**
  * What writeback does next. It owns the writes of a job from the request to `write-done`; the manager holds the source
@@ -19,9 +20,14 @@ import { WRITES_OUTSTANDING_MAX, type WritebackReply, type WritebackRequest } fr
  * | waiting | none             | all                | its first submission, stop                         |
  * | writing | some             | rest, none if failed | the completion of its last submitted write       |
  *
+ * A write carries one granule, or, where granules are joined, as many that follow one another as `joinBytes`, the window
+ * and NextWrite allow. It waits for room as a whole: a write that were cut to what is free just now would leave room for
+ * ever smaller ones.
+ *
  * Invariants
- * - bytes in flight never exceed the window at a submission, except that a write larger than the window goes alone, so
+ * - bytes in flight never exceed the window at a submission, except that a granule larger than the window goes alone, so
  *   that the smallest window slows writes down and never stops them;
+ * - granules of two jobs never share a write;
  * - writes are submitted in the order of the requests and complete in any order;
  * - a job is answered exactly once, after every submitted write of it ended; status 0 means every byte was written;
  * - after the first failure of a job none of its writes is submitted, and no other job is affected;
@@ -37,6 +43,8 @@ export class WritebackMachine {
   readonly #line: Job[] = []
   readonly #open = new Set<Job>()
   readonly #window: ByteWindow
+  readonly #joinBytes: number
+  readonly #write = new NextWrite()
   #nowUs = 0
   #stopping = false
   #stopped = false
@@ -47,6 +55,7 @@ export class WritebackMachine {
     this.#jobAt = new Array<Job | null>(options.depth).fill(null)
     this.#bytesAt = new Float64Array(options.depth)
     this.#window = new ByteWindow(options.windowBytes)
+    this.#joinBytes = options.joinBytes
     this.#gauge()
   }
 
@@ -128,27 +137,33 @@ export class WritebackMachine {
 
   /** Submits from the head of the line while window and places allow. */
   #submit(out: WritebackEffect[]): void {
+    const write = this.#write
     for (let job = this.#line[0]; job !== undefined && this.#places.freeCount > 0; job = this.#line[0]) {
-      const at = job.next * WRITE.doubles
-      const bytes = job.granules[at + WRITE.bytes] as number
-      if (!this.#window.enter(bytes)) return
+      write.measure(job.granules, job.next, Math.min(this.#joinBytes, this.#window.limitBytes))
+      if (!this.#window.enter(write.bytes)) return
       const place = this.#places.acquire()
       this.#jobAt[place] = job
-      this.#bytesAt[place] = bytes
+      this.#bytesAt[place] = write.bytes
       job.inFlight += 1
       this.#tally.add(COUNT.writeOperations, 1)
-      out.push({
-        kind: 'submit-write',
-        tag: this.#places.tagOf(place),
-        file: job.file,
-        fileOffsetBytes: job.nextOffsetBytes,
-        poolOffsetBytes: job.granules[at + WRITE.poolOffsetBytes] as number,
-        bytes,
-      })
-      job.next += 1
-      job.nextOffsetBytes += bytes
+      out.push(this.#effectOf(job, this.#places.tagOf(place)))
+      job.next += write.granules
+      job.nextOffsetBytes += write.bytes
       if (job.next * WRITE.doubles === job.granules.length) this.#line.shift()
     }
+  }
+
+  /** The measured write of a job. */
+  #effectOf(job: Job, tag: number): WritebackEffect {
+    const { bytes, spans } = this.#write
+    const { file, nextOffsetBytes: fileOffsetBytes, granules: list } = job
+    const offset = job.next * WRITE.doubles
+    if (spans === 1) {
+      const poolOffsetBytes = list[offset + WRITE.poolOffsetBytes] as number
+      return { kind: 'submit-write', tag, file, fileOffsetBytes, poolOffsetBytes, bytes }
+    }
+    this.#write.merge(list, job.next)
+    return { kind: 'submit-write-spans', tag, file, fileOffsetBytes, bytes, list, offset, spans }
   }
 
   #complete(tag: number, result: number, out: WritebackEffect[]): void {
@@ -207,6 +222,8 @@ export interface WritebackOptions {
   readonly depth: number
   /** Bytes in flight at once until the first `set-window`. */
   readonly windowBytes: number
+  /** Granules of a job that follow one another go in writes of at most so many bytes; 0: each in one of its own. */
+  readonly joinBytes: number
 }
 
 export type WritebackInput =
@@ -224,12 +241,23 @@ export type WritebackEffect =
       readonly poolOffsetBytes: number
       readonly bytes: number
     }
+  /** `list` has one WRITE descriptor for each of `spans` from `offset` on, which are `bytes` in all. */
+  | {
+      readonly kind: 'submit-write-spans'
+      readonly tag: number
+      readonly file: number
+      readonly fileOffsetBytes: number
+      readonly bytes: number
+      readonly list: Float64Array
+      readonly offset: number
+      readonly spans: number
+    }
   | { readonly kind: 'reply'; readonly reply: WritebackReply }
 
 interface Job {
   readonly id: number
   readonly file: number
-  /** WRITE descriptors, ours. */
+  /** WRITE descriptors, ours; in the place of those that were submitted stand the spans of their writes. */
   readonly granules: Float64Array
   /** Index of the next granule to submit, and where it goes. */
   next: number

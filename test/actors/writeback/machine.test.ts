@@ -1,6 +1,5 @@
 import test from 'ava'
 import fc from 'fast-check'
-import { WRITEBACK_COUNT as COUNT } from '../../../src/actors/writeback/counters.js'
 import {
   type WritebackEffect,
   type WritebackInput,
@@ -8,186 +7,20 @@ import {
   type WritebackOptions,
 } from '../../../src/actors/writeback/machine.js'
 import { ERROR_CODES } from '../../../src/shared/base/errors.js'
+import { WRITE_SPANS_MAX } from '../../../src/shared/layout/descriptors.js'
 import { listOf } from '../../../src/shared/layout/records.js'
-import { demand } from '../../support/demand.js'
-import { FakeDevice } from '../../support/fake-device.js'
 import { PlainTally } from '../../support/plain-tally.js'
+import { command, type Machine, Run, type Submitted, spansOf } from './run.js'
 
-interface Machine {
-  step(input: WritebackInput, out: WritebackEffect[]): void
-  readonly idle: boolean
-  readonly stopped: boolean
-}
+const OPTIONS: WritebackOptions = { depth: 4, windowBytes: 12, joinBytes: 0 }
+/** Joins of a few granules, and such that only the window cuts. */
+const JOINED = [10, 1000].map((joinBytes) => ({ ...OPTIONS, joinBytes }))
 
-type Outcome = 'full' | 'short' | 'nothing' | 'eio' | 'full-disk'
-type Command =
-  | { act: 'write'; sizes: number[] }
-  | { act: 'window'; bytes: number }
-  | { act: 'complete'; pick: number; outcome: Outcome }
-  | { act: 'stray'; pick: number }
+const real = (tally: PlainTally, options: WritebackOptions): Machine => new WritebackMachine(options, tally)
 
-const FULL = { act: fc.constant('complete' as const), pick: fc.nat({ max: 99 }), outcome: fc.constant('full' as const) }
-const command: fc.Arbitrary<Command> = fc.oneof(
-  fc.record({
-    act: fc.constant('write' as const),
-    sizes: fc.array(fc.integer({ min: 1, max: 6 }), { minLength: 1, maxLength: 6 }),
-  }),
-  fc.record({ act: fc.constant('window' as const), bytes: fc.nat({ max: 16 }) }),
-  fc.record(FULL),
-  fc.record(FULL),
-  fc.record({
-    act: fc.constant('complete' as const),
-    pick: fc.nat({ max: 99 }),
-    outcome: fc.constantFrom<Outcome[]>('short', 'nothing', 'eio', 'full-disk'),
-  }),
-  fc.record({ act: fc.constant('stray' as const), pick: fc.nat({ max: 99 }) }),
-)
-const OPTIONS: WritebackOptions = { depth: 4, windowBytes: 12 }
-
-type Submitted = WritebackEffect & { kind: 'submit-write' }
-
-interface Known {
-  readonly job: number
-  readonly sizes: number[]
-  submitted: number
-  inFlight: number
-  written: number
-  failure: number
-}
-
-/** Drives a machine with a disk that completes in any order, and throws at the first broken invariant. */
-class Run {
-  readonly disk = new FakeDevice<Submitted>()
-  readonly tally = new PlainTally()
-  readonly open = new Map<number, Known>()
-  readonly machine: Machine
-  windowBytes = OPTIONS.windowBytes
-  nextJob = 0
-  strays = 0
-  stopRequested = false
-  stoppedReplies = 0
-  /** Jobs in the order of their requests, for those that still have something to submit. */
-  #lastStarted = -1
-
-  constructor(make: (tally: PlainTally) => Machine) {
-    this.machine = make(this.tally)
-  }
-
-  get bytesInFlight(): number {
-    return this.disk.inFlight.reduce((sum, write) => sum + write.bytes, 0)
-  }
-
-  feed(input: WritebackInput): void {
-    const out: WritebackEffect[] = []
-    this.machine.step(input, out)
-    for (const effect of out) this.#check(effect)
-    demand(this.tally.at(COUNT.bytesInFlight) === this.bytesInFlight, 'the gauge is the bytes in flight')
-    demand(this.tally.at(COUNT.completionsStray) === this.strays, 'strays are counted')
-    this.#demandProgress()
-  }
-
-  #check(effect: WritebackEffect): void {
-    demand(this.stoppedReplies === 0, 'nothing follows stopped')
-    if (effect.kind === 'submit-write') return this.#submitted(effect)
-    if (effect.reply.kind === 'stopped') {
-      demand(this.stopRequested && this.open.size === 0, 'stopped comes after every reply')
-      this.stoppedReplies += 1
-      return
-    }
-    const { job, status, bytes } = effect.reply
-    const known = this.open.get(job)
-    demand(known !== undefined, 'a job is answered once')
-    demand(known.inFlight === 0, 'no answer while a write of the job is in flight')
-    const whole = known.submitted === known.sizes.length
-    const expected = known.failure !== 0 ? known.failure : whole ? ERROR_CODES.ok : ERROR_CODES.draining
-    demand(status === expected && bytes === known.written, 'the answer says what happened')
-    demand(status === ERROR_CODES.ok || known.failure !== 0 || this.stopRequested, 'only a failure or stop cuts a job')
-    this.open.delete(job)
-  }
-
-  #submitted(write: Submitted): void {
-    const known = this.open.get(write.file)
-    demand(known !== undefined && known.failure === 0, 'only a healthy job submits')
-    demand(!this.stopRequested, 'nothing is submitted after stop')
-    const before = known.sizes.slice(0, known.submitted).reduce((sum, size) => sum + size, 0)
-    demand(write.fileOffsetBytes === known.job * 1000 + before, 'writes lie one after the other')
-    demand(write.bytes === known.sizes[known.submitted] && write.poolOffsetBytes === known.submitted * 100, 'as asked')
-    demand(known.job >= this.#lastStarted, 'jobs start in order')
-    this.#lastStarted = known.job
-    this.disk.submit(write)
-    demand(this.bytesInFlight <= this.windowBytes || this.disk.inFlight.length === 1, 'the window holds')
-    demand(this.disk.inFlight.length <= OPTIONS.depth, 'the depth holds')
-    known.submitted += 1
-    known.inFlight += 1
-  }
-
-  /** Nothing waits without a reason. */
-  #demandProgress(): void {
-    if (this.stopRequested) return
-    const head = [...this.open.values()].find((known) => known.failure === 0 && known.submitted < known.sizes.length)
-    if (head === undefined) return
-    const next = head.sizes[head.submitted] as number
-    const fits = this.bytesInFlight === 0 || this.bytesInFlight + next <= this.windowBytes
-    demand(!fits || this.disk.inFlight.length === OPTIONS.depth, 'the head of the line starts when it fits')
-  }
-
-  run(command: Command): void {
-    switch (command.act) {
-      case 'write': {
-        const job = this.nextJob++
-        this.open.set(job, { job, sizes: command.sizes, submitted: 0, inFlight: 0, written: 0, failure: 0 })
-        const list = listOf(command.sizes.flatMap((size, index) => [index * 100, size]))
-        this.feed({ kind: 'request', request: { kind: 'write', job, file: job, fileOffsetBytes: job * 1000, list } })
-        list.doubles.fill(-9) // the list ends with its record
-        return
-      }
-      case 'window':
-        this.windowBytes = command.bytes
-        return this.feed({ kind: 'request', request: { kind: 'set-window', bytes: command.bytes } })
-      case 'complete': {
-        const write = this.disk.finish(command.pick)
-        if (write === null) return
-        const [result, failure] = {
-          full: [write.bytes, 0],
-          short: [write.bytes - 1, ERROR_CODES.io_short],
-          nothing: [0, ERROR_CODES.io_short],
-          eio: [-5, ERROR_CODES.io_write_failed],
-          'full-disk': [-28, ERROR_CODES.io_disk_full],
-        }[command.outcome] as [number, number]
-        const known = this.open.get(write.file)
-        demand(known !== undefined, 'a job lives while a write of it is in flight')
-        known.inFlight -= 1
-        if (failure === 0) known.written += write.bytes
-        else if (known.failure === 0) known.failure = failure
-        return this.feed({ kind: 'io-completed', tag: write.tag, result })
-      }
-      case 'stray':
-        this.strays += 1
-        return this.feed({ kind: 'io-completed', tag: this.disk.strayTag(command.pick), result: 1 })
-    }
-  }
-
-  stop(): void {
-    this.stopRequested = true
-    this.feed({ kind: 'request', request: { kind: 'stop' } })
-  }
-
-  drain(): void {
-    while (this.disk.inFlight.length > 0) this.run({ act: 'complete', pick: 1, outcome: 'full' })
-    demand(this.open.size === 0 && this.machine.idle, 'everything drains')
-    for (const gauge of [COUNT.jobsInFlight, COUNT.jobsQueued, COUNT.bytesInFlight]) {
-      demand(this.tally.at(gauge) === 0, 'gauges rest at zero')
-    }
-    demand(this.machine.stopped === this.stopRequested, 'stops when asked')
-    demand(this.stoppedReplies === (this.stopRequested ? 1 : 0), 'stopped is answered once')
-  }
-}
-
-const real = (tally: PlainTally): Machine => new WritebackMachine(OPTIONS, tally)
-
-function property(make: (tally: PlainTally) => Machine) {
+function property(make: (tally: PlainTally, options: WritebackOptions) => Machine, options = OPTIONS) {
   return fc.property(fc.array(command, { maxLength: 60 }), fc.boolean(), (steps, stop) => {
-    const run = new Run(make)
+    const run = new Run(options, make)
     for (const step of steps) run.run(step)
     if (stop) run.stop()
     run.drain()
@@ -197,7 +30,7 @@ function property(make: (tally: PlainTally) => Machine) {
 /** Wraps the machine, so that a twin changes one thing only. */
 class Twin implements Machine {
   readonly inner: WritebackMachine
-  constructor(tally: PlainTally, options: WritebackOptions = OPTIONS) {
+  constructor(tally: PlainTally, options: WritebackOptions) {
     this.inner = new WritebackMachine(options, tally)
   }
   get idle() {
@@ -216,17 +49,91 @@ test('writeback: keeps the window and the order, and answers a job after its las
   t.pass()
 })
 
+test('writeback: joins as many granules as a write, the window and the spans allow, and no other bytes', (t) => {
+  for (const options of JOINED) fc.assert(property(real, options), { numRuns: 600 })
+  t.pass()
+})
+
+/** What a machine submits for one job of granules of 512 bytes at these offsets of the pool. */
+function submitted(options: WritebackOptions, offsets: readonly number[]): Submitted[] {
+  const out: WritebackEffect[] = []
+  const list = listOf(offsets.flatMap((offset) => [offset, 512]))
+  const request = { kind: 'write', job: 1, file: 1, fileOffsetBytes: 4096, list } as const
+  new WritebackMachine(options, new PlainTally()).step({ kind: 'request', request }, out)
+  return out.filter((effect) => effect.kind !== 'reply')
+}
+
+const apart = (count: number) => Array.from({ length: count }, (_, index) => index * 4096)
+const adjoining = (count: number) => Array.from({ length: count }, (_, index) => 4096 + index * 512)
+const WIDE: WritebackOptions = { depth: 256, windowBytes: 1 << 20, joinBytes: 1 << 20 }
+
+test('writeback: without joins every granule is a plain write of its own, wherever it lies', (t) => {
+  for (const offsets of [apart(100), adjoining(100)]) {
+    t.deepEqual(
+      submitted({ ...WIDE, joinBytes: 0 }, offsets).map(({ tag: _, ...write }) => write),
+      offsets.map((poolOffsetBytes, index) => ({
+        kind: 'submit-write',
+        file: 1,
+        fileOffsetBytes: 4096 + index * 512,
+        poolOffsetBytes,
+        bytes: 512,
+      })),
+    )
+  }
+})
+
+test('writeback: what adjoins in the pool is one plain write, what does not has a span for each', (t) => {
+  const [whole, ...none] = submitted(WIDE, adjoining(2000))
+  t.is(none.length, 0)
+  t.deepEqual([whole?.kind, whole?.bytes], ['submit-write', 2000 * 512])
+  const writes = submitted(WIDE, apart(2 * WRITE_SPANS_MAX + 1))
+  t.deepEqual(
+    writes.map((write) => spansOf(write).length),
+    [WRITE_SPANS_MAX, WRITE_SPANS_MAX, 1],
+  )
+  t.is(writes.at(-1)?.kind, 'submit-write')
+  t.deepEqual(
+    writes.flatMap((write) => spansOf(write)),
+    apart(2 * WRITE_SPANS_MAX + 1).map((offset) => [offset, 512]),
+  )
+})
+
+test('writeback: the property catches twins that mistake the order of spans, or put another one in their place', (t) => {
+  class Mistaken extends Twin {
+    readonly #mistake: (spans: Float64Array) => void
+    constructor(tally: PlainTally, options: WritebackOptions, mistake: (spans: Float64Array) => void) {
+      super(tally, options)
+      this.#mistake = mistake
+    }
+    override step(input: WritebackInput, out: WritebackEffect[]): void {
+      super.step(input, out)
+      for (const effect of out) {
+        if (effect.kind !== 'submit-write-spans') continue
+        this.#mistake(effect.list.subarray(effect.offset, effect.offset + 2 * effect.spans))
+      }
+    }
+  }
+  const swaps = (spans: Float64Array) => spans.set([...spans.subarray(2, 4), ...spans.subarray(0, 2)])
+  const repeats = (spans: Float64Array) => spans.set(spans.subarray(0, 1), 2)
+  for (const mistake of [swaps, repeats]) {
+    for (const options of JOINED) {
+      const twin = property((tally, each) => new Mistaken(tally, each, mistake), options)
+      t.regex(String(fc.check(twin, { numRuns: 600, seed: 20261129 }).errorInstance), /as asked/)
+    }
+  }
+})
+
 test('writeback: the property catches a twin that takes a short write for a whole one', (t) => {
   class Credulous extends Twin {
     readonly #bytes = new Map<number, number>()
     override step(input: WritebackInput, out: WritebackEffect[]): void {
       const whole = input.kind === 'io-completed' && input.result > 0 ? this.#bytes.get(input.tag) : undefined
       super.step(input.kind === 'io-completed' && whole !== undefined ? { ...input, result: whole } : input, out)
-      for (const effect of out) if (effect.kind === 'submit-write') this.#bytes.set(effect.tag, effect.bytes)
+      for (const effect of out) if (effect.kind !== 'reply') this.#bytes.set(effect.tag, effect.bytes)
     }
   }
   const result = fc.check(
-    property((tally) => new Credulous(tally)),
+    property((tally, options) => new Credulous(tally, options)),
     { numRuns: 600, seed: 20261129 },
   )
   t.regex(String(result.errorInstance), /the answer says what happened/)
@@ -237,7 +144,7 @@ test('writeback: the property catches a twin that answers a failed job at once',
     readonly #job = new Map<number, number>()
     override step(input: WritebackInput, out: WritebackEffect[]): void {
       super.step(input, out)
-      for (const effect of out) if (effect.kind === 'submit-write') this.#job.set(effect.tag, effect.file)
+      for (const effect of out) if (effect.kind !== 'reply') this.#job.set(effect.tag, effect.file)
       if (input.kind !== 'io-completed' || input.result >= 0) return
       const job = this.#job.get(input.tag)
       if (job === undefined || out.some((effect) => effect.kind === 'reply')) return
@@ -246,7 +153,7 @@ test('writeback: the property catches a twin that answers a failed job at once',
     }
   }
   const result = fc.check(
-    property((tally) => new Hasty(tally)),
+    property((tally, options) => new Hasty(tally, options)),
     { numRuns: 600, seed: 20261129 },
   )
   t.regex(String(result.errorInstance), /no answer while a write/)
