@@ -19,6 +19,9 @@ const inFolders = (folders: readonly string[], ending: RegExp): string[] =>
       .map((file) => join('native', folder, file)),
   )
 
+/** What programs of claims have beside native/. */
+const HEADERS = ['test/native/claim.h', 'test/native/sanitized/host_lane.h']
+
 interface Program {
   readonly name: string
   readonly claim: string
@@ -60,7 +63,7 @@ const PROGRAMS: readonly Program[] = [
 function build({ name, sources, headerFolders }: Program, sanitizer: string): { program: string; errors: string } {
   const inputs = [`test/native/sanitized/${name}.cc`, ...sources]
   const hash = createHash('sha256').update(`${compiler} ${sanitizer}`)
-  for (const file of [...inputs, 'test/native/claim.h', ...inFolders(headerFolders, /\.h$/)].sort()) {
+  for (const file of [...inputs, ...HEADERS, ...inFolders(headerFolders, /\.h$/)].sort()) {
     hash.update(file).update(readFileSync(join(root, file)))
   }
   const folder = join(root, 'build', 'sanitized')

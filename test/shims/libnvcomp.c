@@ -18,13 +18,15 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define TOLD_FOLDER "ORBITKV_NVCOMP_SHIM"
+#include "told.h"
 
 #define API __attribute__((visibility("default")))
 
@@ -50,40 +52,6 @@ typedef struct {
   uint8_t sub_chunks_max;
   uint8_t reserved[55];
 } Options;
-
-// ---- what the folder says
-
-static bool told(const char* name, char* line, size_t bytes) {
-  const char* folder = getenv("ORBITKV_NVCOMP_SHIM");
-  char path[4096];
-  if (folder == NULL) return false;
-  snprintf(path, sizeof path, "%s/%s", folder, name);
-  FILE* file = fopen(path, "re");
-  if (file == NULL) return false;
-  if (fgets(line, (int)bytes, file) == NULL) line[0] = 0;
-  line[strcspn(line, "\n")] = 0;
-  fclose(file);
-  return true;
-}
-
-static long number(const char* name, long otherwise) {
-  char line[64];
-  return told(name, line, sizeof line) ? atol(line) : otherwise;
-}
-
-static void note(const char* name, const char* format, ...) {
-  const char* folder = getenv("ORBITKV_NVCOMP_SHIM");
-  char path[4096];
-  if (folder == NULL) return;
-  snprintf(path, sizeof path, "%s/%s", folder, name);
-  const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-  if (fd < 0) return;
-  va_list arguments;
-  va_start(arguments, format);
-  vdprintf(fd, format, arguments);
-  va_end(arguments);
-  close(fd);
-}
 
 static Status wrong(Status status, const char* what) {
   note("violations", "%s\n", what);

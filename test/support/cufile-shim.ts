@@ -1,12 +1,9 @@
 import { execFileSync } from 'node:child_process'
-import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import type { ExecutionContext } from 'ava'
 import { folderOf } from './folder.js'
-import { sanitizerFlags } from './shims.js'
-
-const SOURCE = fileURLToPath(new URL('../../../test/shims/libcufile/cufile.c', import.meta.url))
+import { ToldShim } from './told-shim.js'
 
 export type ShimFile =
   | 'version'
@@ -33,36 +30,9 @@ export function shimMissing(): string | null {
 }
 
 /** The stand-in for libcufile, compiled into a folder of this test, and what it is told there. */
-export class CuFileShim {
-  readonly library: string
-  readonly folder: string
-
+export class CuFileShim extends ToldShim<ShimFile> {
   constructor(folder: string) {
-    this.folder = folder
-    this.library = join(this.folder, 'libcufile.so.0')
-    execFileSync('gcc', [
-      '-shared',
-      '-fPIC',
-      '-O1',
-      '-Wall',
-      '-Werror',
-      ...sanitizerFlags(),
-      '-o',
-      this.library,
-      SOURCE,
-      '-ldl',
-    ])
-  }
-
-  /** Tells the calls of one name what to do from now on; the file appears whole. */
-  tell(name: ShimFile, value: string | number): void {
-    const path = join(this.folder, name)
-    writeFileSync(`${path}.new`, `${value}\n`)
-    renameSync(`${path}.new`, path)
-  }
-
-  forget(name: ShimFile): void {
-    rmSync(join(this.folder, name), { force: true })
+    super(folder, 'libcufile.so.0', 'libcufile/cufile.c')
   }
 
   /** True when some process has opened the library. */
@@ -72,15 +42,10 @@ export class CuFileShim {
 
   /** Transfers that happened, in order. */
   transfers(): { readonly kind: string; readonly bytes: number; readonly offsetBytes: number }[] {
-    const path = join(this.folder, 'log')
-    if (!existsSync(path)) return []
-    return readFileSync(path, 'utf8')
-      .split('\n')
-      .filter((line) => line !== '')
-      .map((line) => {
-        const [kind = '', bytes, offset] = line.split(' ')
-        return { kind, bytes: Number(bytes), offsetBytes: Number(offset) }
-      })
+    return this.notes('log').map((line) => {
+      const [kind = '', bytes, offset] = line.split(' ')
+      return { kind, bytes: Number(bytes), offsetBytes: Number(offset) }
+    })
   }
 }
 

@@ -1,10 +1,6 @@
-import { execFileSync } from 'node:child_process'
-import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
-import { sanitizerFlags } from './shims.js'
-
-const SOURCE = fileURLToPath(new URL('../../../test/shims/libnvcomp.c', import.meta.url))
+import { ToldShim } from './told-shim.js'
 
 /** Files by which the stand-in is told: test/shims/libnvcomp.c. */
 export type NvcompFile =
@@ -26,28 +22,15 @@ export interface NvcompBatch {
 }
 
 /** The stand-in for libnvcomp, compiled into a folder of this test, and what it is told there. */
-export class NvcompShim {
-  readonly library: string
-  readonly folder: string
-
+export class NvcompShim extends ToldShim<NvcompFile> {
   /** `whole`: without it the library lacks a symbol. */
   constructor(folder: string, whole = true) {
-    this.folder = folder
-    this.library = join(folder, whole ? 'libnvcomp.so.5' : 'libnvcomp-part.so.5')
-    const lacks = whole ? [] : ['-DWITHOUT_DECOMPRESSION']
-    const flags = ['-shared', '-fPIC', '-O1', '-Wall', '-Werror', ...lacks, ...sanitizerFlags()]
-    execFileSync(process.env['CC'] ?? 'gcc', [...flags, '-o', this.library, SOURCE, '-ldl'])
-  }
-
-  /** Tells the calls from now on; the file appears whole. */
-  tell(name: NvcompFile, value: string | number): void {
-    const path = join(this.folder, name)
-    writeFileSync(`${path}.new`, `${value}\n`)
-    renameSync(`${path}.new`, path)
-  }
-
-  forget(name: NvcompFile): void {
-    rmSync(join(this.folder, name), { force: true })
+    super(
+      folder,
+      whole ? 'libnvcomp.so.5' : 'libnvcomp-part.so.5',
+      'libnvcomp.c',
+      whole ? [] : ['-DWITHOUT_DECOMPRESSION'],
+    )
   }
 
   /** Batches that ran since the last call, in order. */
@@ -64,11 +47,9 @@ export class NvcompShim {
   }
 
   #take(name: string): string[] {
-    const path = join(this.folder, name)
-    if (!existsSync(path)) return []
-    const lines = readFileSync(path, 'utf8').split('\n')
-    rmSync(path)
-    return lines.filter((line) => line !== '')
+    const lines = this.notes(name)
+    rmSync(join(this.folder, name), { force: true })
+    return lines
   }
 }
 

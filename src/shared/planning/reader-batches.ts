@@ -1,6 +1,7 @@
 import { invariant } from '../base/invariant.js'
 import { NO_OFFSET, SOURCE } from '../layout/descriptors.js'
-import { type List, listAt } from '../layout/records.js'
+import type { List } from '../layout/records.js'
+import { sameStored, sourceField } from './sources.js'
 
 /** Unique generations that one reader batch may hold. */
 export const BATCH_GENERATIONS_MAX = 16
@@ -47,7 +48,7 @@ export function planReaderBatches(sources: List, limits: BatchLimits = LIMITS): 
   const resident: number[] = []
   const planner = new Planner(sources, count, limits)
   for (let source = 0; source < count; source++) {
-    if (field(sources, source, SOURCE.poolOffsetBytes) !== NO_OFFSET) resident.push(source)
+    if (sourceField(sources, source, SOURCE.poolOffsetBytes) !== NO_OFFSET) resident.push(source)
     else planner.add(source)
   }
   return planner.layOut(resident)
@@ -99,7 +100,7 @@ class Planner {
   /** Adds a source that is read. */
   add(source: number): void {
     const stored = this.#generationOf(source)
-    const offsetBytes = field(this.#sources, source, SOURCE.fileOffsetBytes)
+    const offsetBytes = sourceField(this.#sources, source, SOURCE.fileOffsetBytes)
     const found = this.#byOffset.get(offsetBytes) ?? NONE
     let granule = found
     while (granule !== NONE && !this.#isOf(granule, stored.generation)) granule = this.#sameOffset[granule] as number
@@ -111,7 +112,7 @@ class Planner {
       this.#batchOf.push(this.#batchFor(stored))
       this.#byOffset.set(offsetBytes, granule)
     } else {
-      const same = sameBytes(this.#sources, this.#firstSource[granule] as number, source)
+      const same = sameStored(this.#sources, this.#firstSource[granule] as number, source)
       invariant(same, 'one granule has one description', { source })
     }
     this.#granuleOf[source] = granule
@@ -119,15 +120,15 @@ class Planner {
   }
 
   #isOf(granule: number, generation: number): boolean {
-    return field(this.#sources, this.#firstSource[granule] as number, SOURCE.generation) === generation
+    return sourceField(this.#sources, this.#firstSource[granule] as number, SOURCE.generation) === generation
   }
 
   #generationOf(source: number): StoredGeneration {
     const sources = this.#sources
-    const generation = field(sources, source, SOURCE.generation)
-    const store = field(sources, source, SOURCE.store)
-    const file = field(sources, source, SOURCE.file)
-    const key = field(sources, source, SOURCE.key)
+    const generation = sourceField(sources, source, SOURCE.generation)
+    const store = sourceField(sources, source, SOURCE.store)
+    const file = sourceField(sources, source, SOURCE.file)
+    const key = sourceField(sources, source, SOURCE.key)
     const found = this.#generations.get(generation)
     if (found === undefined) {
       const stored = { generation, store, file, key }
@@ -210,20 +211,4 @@ class Planner {
       scatter[(scatterFirst[read] as number) + at] = source
     }
   }
-}
-
-const BYTES_FIELDS = [
-  SOURCE.bytes,
-  SOURCE.segmentBytes,
-  SOURCE.segmentStrideBytes,
-  SOURCE.crc32,
-  SOURCE.encoded,
-] as const
-
-function sameBytes(sources: List, a: number, b: number): boolean {
-  return BYTES_FIELDS.every((at) => field(sources, a, at) === field(sources, b, at))
-}
-
-function field(sources: List, source: number, at: number): number {
-  return listAt(sources, source * SOURCE.doubles + at)
 }

@@ -1,7 +1,8 @@
 import { invariant } from '../base/invariant.js'
 import { alignDown, alignUp, PAGE_BYTES } from '../base/units.js'
 import { NO_OFFSET, SOURCE } from '../layout/descriptors.js'
-import { type List, listAt } from '../layout/records.js'
+import type { List } from '../layout/records.js'
+import { sameStored, sourceField } from './sources.js'
 
 /** Granules whose checksums one staging slot may have outstanding: as many pages as a slot holds. */
 export const SLOT_GRANULES_MAX = 1024
@@ -40,11 +41,11 @@ export function planStagingReads(sources: List, slotBytes: number): StagingReadP
   const resident: number[] = []
   const stored: number[] = []
   for (let source = 0; source < count; source++) {
-    if (fieldOf(sources, source, SOURCE.poolOffsetBytes) === NO_OFFSET) stored.push(source)
+    if (sourceField(sources, source, SOURCE.poolOffsetBytes) === NO_OFFSET) stored.push(source)
     else resident.push(source)
   }
-  const file = (source: number) => fieldOf(sources, source, SOURCE.file)
-  const offset = (source: number) => fieldOf(sources, source, SOURCE.fileOffsetBytes)
+  const file = (source: number) => sourceField(sources, source, SOURCE.file)
+  const offset = (source: number) => sourceField(sources, source, SOURCE.fileOffsetBytes)
   stored.sort((a, b) => file(a) - file(b) || offset(a) - offset(b) || a - b)
 
   const reads: number[] = []
@@ -71,10 +72,10 @@ export function planStagingReads(sources: List, slotBytes: number): StagingReadP
 function merge(sources: List, reads: readonly number[], slotBytes: number): StagingRead[] {
   const batches: StagingRead[] = []
   for (const [read, source] of reads.entries()) {
-    const file = fieldOf(sources, source, SOURCE.file)
-    const offsetBytes = fieldOf(sources, source, SOURCE.fileOffsetBytes)
+    const file = sourceField(sources, source, SOURCE.file)
+    const offsetBytes = sourceField(sources, source, SOURCE.fileOffsetBytes)
     const start = alignDown(offsetBytes, PAGE_BYTES)
-    const end = alignUp(offsetBytes + fieldOf(sources, source, SOURCE.bytes), PAGE_BYTES)
+    const end = alignUp(offsetBytes + sourceField(sources, source, SOURCE.bytes), PAGE_BYTES)
     invariant(end - start <= slotBytes, 'a granule fits a staging slot', { source, bytes: end - start })
     const last = batches[batches.length - 1]
     if (last !== undefined && last.file === file && last.readCount < SLOT_GRANULES_MAX) {
@@ -90,19 +91,9 @@ function merge(sources: List, reads: readonly number[], slotBytes: number): Stag
   return batches
 }
 
-const GRANULE_FIELDS = [
-  SOURCE.generation,
-  SOURCE.bytes,
-  SOURCE.segmentBytes,
-  SOURCE.segmentStrideBytes,
-  SOURCE.crc32,
-  SOURCE.encoded,
-] as const
-
 function sameGranule(sources: List, a: number, b: number): boolean {
-  return GRANULE_FIELDS.every((at) => fieldOf(sources, a, at) === fieldOf(sources, b, at))
-}
-
-function fieldOf(sources: List, source: number, at: number): number {
-  return listAt(sources, source * SOURCE.doubles + at)
+  return (
+    sourceField(sources, a, SOURCE.generation) === sourceField(sources, b, SOURCE.generation) &&
+    sameStored(sources, a, b)
+  )
 }

@@ -2,7 +2,6 @@
 // src/shared/layout/descriptors.ts.
 #include <cerrno>
 
-#include "base/system_error.h"
 #include "device/jobs.h"
 #include "memory/engine_memory.h"
 #include "target.h"
@@ -43,12 +42,6 @@ struct Memory {
 const Memory& TheMemory() {
   static const Memory memory;
   return memory;
-}
-
-bool AllWhole(std::span<const double> fields) {
-  for (const double field : fields)
-    if (!IsWhole(field)) return false;
-  return true;
 }
 
 bool CodeIsGood(std::span<const double> copy, CodeDirection direction) {
@@ -114,21 +107,8 @@ Breach CheckCodings(std::span<const std::byte> input, bool weak) {
   for (size_t item = 0; good && item * kCodingFields < list.size(); ++item)
     good = CodingIsGood(std::span(list).subspan(item * kCodingFields, kCodingFields),
                         kItemBytes[item]);
-  std::vector<double> given = list;
   // The weakness: fractions are cut.
-  if (weak)
-    for (double& field : given) field = std::trunc(field);
-  bool defined = false;
-  try {
-    const int32_t number =
-        EngineMemory::Instance().DefineTemplate(Items(TheMemory().mapping), kGranules, given);
-    defined = true;
-    EngineMemory::Instance().ReleaseTemplate(number);
-  } catch (const SystemError& error) {
-    if (error.error() != EINVAL) return "refused with " + std::to_string(error.error());
-  }
-  if (defined != good) return good ? "good codings are refused" : "bad codings are defined";
-  return std::nullopt;
+  return CheckDefined(Items(TheMemory().mapping), kGranules, weak ? Cut(list) : list, good);
 }
 
 }  // namespace

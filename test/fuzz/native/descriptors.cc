@@ -1,7 +1,6 @@
 // Copies, checksums and templates: the lists of src/shared/layout/descriptors.ts.
 #include <cerrno>
 
-#include "base/system_error.h"
 #include "device/jobs.h"
 #include "memory/engine_memory.h"
 #include "target.h"
@@ -43,12 +42,6 @@ struct Memory {
 const Memory& TheMemory() {
   static const Memory memory;
   return memory;
-}
-
-bool AllWhole(std::span<const double> fields) {
-  for (const double field : fields)
-    if (!IsWhole(field)) return false;
-  return true;
 }
 
 bool CopyIsGood(std::span<const double> copy, Wide pool_bytes) {
@@ -142,20 +135,9 @@ Breach CheckTemplates(std::span<const std::byte> input, bool weak) {
   for (size_t g = 1; good && g < granules; ++g) good = firsts[g] >= firsts[g - 1];
   for (size_t at = 0; good && at < items.size(); at += kItemFields)
     good = ItemIsGood(items.subspan(at, kItemFields));
-  std::vector<double> given(items.begin(), items.end());
+  const std::vector<double> given(items.begin(), items.end());
   // The weakness: fractions are cut.
-  if (weak)
-    for (double& field : given) field = std::trunc(field);
-  bool defined = false;
-  try {
-    const int32_t number = EngineMemory::Instance().DefineTemplate(given, firsts);
-    defined = true;
-    EngineMemory::Instance().ReleaseTemplate(number);
-  } catch (const SystemError& error) {
-    if (error.error() != EINVAL) return "refused with " + std::to_string(error.error());
-  }
-  if (defined != good) return good ? "a good template is refused" : "a bad template is defined";
-  return std::nullopt;
+  return CheckDefined(weak ? Cut(given) : given, firsts, {}, good);
 }
 
 }  // namespace

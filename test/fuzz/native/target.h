@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/system_error.h"
 #include "memory/engine_memory.h"
 
 /// One parser under fire: what is fed to it, and the rule that must hold for every input. A rule
@@ -57,6 +60,31 @@ inline std::vector<double> DoublesOf(std::span<const std::byte> input) {
 inline bool IsWhole(double number) {
   return std::isfinite(number) && std::floor(number) == number && number >= 0 &&
          number <= 9007199254740991.0;
+}
+
+inline bool AllWhole(std::span<const double> numbers) {
+  return std::all_of(numbers.begin(), numbers.end(), IsWhole);
+}
+
+/// Numbers without their fractions.
+inline std::vector<double> Cut(std::vector<double> numbers) {
+  for (double& number : numbers) number = std::trunc(number);
+  return numbers;
+}
+
+/// A template is defined if it is good, and refused with EINVAL if it is not.
+inline Breach CheckDefined(std::span<const double> items, std::span<const double> granules,
+                           std::span<const double> codings, bool good) {
+  bool defined = false;
+  try {
+    const int32_t number = EngineMemory::Instance().DefineTemplate(items, granules, codings);
+    defined = true;
+    EngineMemory::Instance().ReleaseTemplate(number);
+  } catch (const SystemError& error) {
+    if (error.error() != EINVAL) return "refused with " + std::to_string(error.error());
+  }
+  if (defined != good) return good ? "a good template is refused" : "a bad template is defined";
+  return std::nullopt;
 }
 
 /// Whether a list of descriptors names a template that another target has defined: as good a

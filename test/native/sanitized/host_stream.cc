@@ -18,6 +18,7 @@
 #include "base/system_error.h"
 #include "codec/crc32.h"
 #include "device/device.h"
+#include "host_lane.h"
 #include "memory/engine_memory.h"
 #include "memory/memfd.h"
 
@@ -27,7 +28,6 @@ namespace {
 
 constexpr uint64_t kSegment = 4000, kPadded = 4096, kStride = 12288, kPages = 64, kItems = 32;
 constexpr uint64_t kGranule = kItems * kPadded;
-constexpr int64_t kPatienceUs = 60'000'000;
 
 /// Engine memory with one template of one granule: kItems items a page, page after page in each
 /// item's own area.
@@ -54,23 +54,18 @@ struct Engine {
   }
   /// COPY descriptors of whole granules.
   std::vector<double> Copy(uint64_t page, uint64_t pool_offset) const {
-    return {static_cast<double>(copy_template), 0, static_cast<double>(page),
-            static_cast<double>(pool_offset),   0, kItems, 0};
+    return {static_cast<double>(copy_template),
+            0,
+            static_cast<double>(page),
+            static_cast<double>(pool_offset),
+            0,
+            kItems,
+            0};
   }
 };
 
-struct Lane {
-  std::shared_ptr<CompletionSink> sink = std::make_shared<CompletionSink>();
-  std::shared_ptr<Pool> pool = Pool::Open(kPages * kGranule);
-  std::vector<uint32_t> results = std::vector<uint32_t>(kPages);
-  std::unique_ptr<Stream> stream = HostDevice().OpenStream({sink, pool, results});
-
-  std::vector<Completion> Taken() const {
-    std::vector<Completion> taken;
-    sink->Take(taken);
-    return taken;
-  }
-  void Drain() const { CLAIM(stream->Drain(MonotonicUs() + kPatienceUs)); }
+struct Lane : HostLane {
+  Lane() : HostLane(kPages * kGranule, kPages) {}
 };
 
 std::byte Pattern(uint64_t item, uint64_t page, uint64_t at) {

@@ -18,6 +18,7 @@
 #include "codec/item_coding.h"
 #include "device/device.h"
 #include "device/jobs.h"
+#include "host_lane.h"
 #include "memory/engine_memory.h"
 #include "memory/memfd.h"
 
@@ -25,7 +26,6 @@ using namespace orbitkv;
 
 namespace {
 
-constexpr int64_t kPatienceUs = 60'000'000;
 using Bytes = std::vector<std::byte>;
 thread_local std::mt19937 noise(20261130);
 
@@ -176,18 +176,8 @@ struct Engine {
 
 constexpr uint64_t kStored = kItem / 512 * 134;
 
-struct Lane {
-  std::shared_ptr<CompletionSink> sink = std::make_shared<CompletionSink>();
-  std::shared_ptr<Pool> pool = Pool::Open(kPages * kItem);
-  std::vector<uint32_t> results = std::vector<uint32_t>(2 * kPages);
-  std::unique_ptr<Stream> stream = HostDevice().OpenStream({sink, pool, results});
-
-  std::vector<Completion> Taken() const {
-    std::vector<Completion> taken;
-    sink->Take(taken);
-    return taken;
-  }
-  void Drain() const { CLAIM(stream->Drain(MonotonicUs() + kPatienceUs)); }
+struct Lane : HostLane {
+  Lane() : HostLane(kPages * kItem, 2 * kPages) {}
 };
 
 void StreamsCodeInOrderOnManyThreads() {

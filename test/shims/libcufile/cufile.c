@@ -25,6 +25,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#define TOLD_FOLDER "ORBITKV_CUFILE_SHIM"
+#include "../told.h"
+
 typedef struct {
   int err;
   int cu_err;
@@ -68,51 +71,13 @@ static const void* buffers[BUFFERS];
 
 static Status status(int err) { return (Status){err, 0}; }
 
-/// The first line of a file of the folder; false when there is no such file.
-static bool told(const char* name, char* line, size_t bytes) {
-  const char* folder = getenv("ORBITKV_CUFILE_SHIM");
-  char path[4096];
-  if (folder == NULL) return false;
-  snprintf(path, sizeof path, "%s/%s", folder, name);
-  FILE* file = fopen(path, "re");
-  if (file == NULL) return false;
-  if (fgets(line, (int)bytes, file) == NULL) line[0] = 0;
-  line[strcspn(line, "\n")] = 0;
-  fclose(file);
-  return true;
-}
-
-static int number(const char* name, int otherwise) {
-  char line[64];
-  return told(name, line, sizeof line) ? atoi(line) : otherwise;
-}
-
-static void note(const char* what, size_t bytes, off_t offset) {
-  const char* folder = getenv("ORBITKV_CUFILE_SHIM");
-  char path[4096], line[128];
-  if (folder == NULL) return;
-  snprintf(path, sizeof path, "%s/log", folder);
-  const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-  if (fd < 0) return;
-  const int length = snprintf(line, sizeof line, "%s %zu %lld\n", what, bytes, (long long)offset);
-  if (write(fd, line, (size_t)length) != length) abort();
-  close(fd);
-}
-
 /// Whoever opens the library leaves a mark, called or not.
 __attribute__((constructor)) static void loaded(void) {
-  const char* folder = getenv("ORBITKV_CUFILE_SHIM");
-  char path[4096];
-  if (folder == NULL) return;
-  snprintf(path, sizeof path, "%s/loaded", folder);
-  const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-  if (fd < 0) return;
-  dprintf(fd, "%d\n", (int)getpid());
-  close(fd);
+  note("loaded", "%d\n", (int)getpid());
 }
 
 Status cuFileDriverOpen(void) {
-  const int err = number("open", 0);
+  const int err = (int)number("open", 0);
   if (err != 0) {
     char line[64];
     if (told("closes0", line, sizeof line)) close(0);
@@ -134,7 +99,7 @@ Status cuFileDriverClose_v2(void) {
 long cuFileUseCount(void) { return driver_open ? 1 : number("used", 0); }
 
 Status cuFileGetVersion(int* version) {
-  *version = number("version", 1150);
+  *version = (int)number("version", 1150);
   return status(0);
 }
 
@@ -174,7 +139,7 @@ static int name_is_deleted(int fd) {
 }
 
 Status cuFileHandleRegister(void** handle, Descriptor* descriptor) {
-  const int err = number("handle", 0);
+  const int err = (int)number("handle", 0);
   if (!driver_open) return status(5001);
   if (err != 0) return status(err);
   if (name_is_deleted(descriptor->fd)) return status(5031);
@@ -188,7 +153,7 @@ void cuFileHandleDeregister(void* handle) { free(handle); }
 
 Status cuFileBufRegister(const void* base, size_t bytes, int flags) {
   (void)flags;
-  const int err = number("buffer", 0);
+  const int err = (int)number("buffer", 0);
   if (err != 0 || bytes == 0) return status(err != 0 ? err : 5022);
   for (int at = 0; at < BUFFERS; at++) {
     if (buffers[at] != NULL) continue;
@@ -199,7 +164,7 @@ Status cuFileBufRegister(const void* base, size_t bytes, int flags) {
 }
 
 Status cuFileBufDeregister(const void* base) {
-  const int err = number("deregister", 0);
+  const int err = (int)number("deregister", 0);
   if (err != 0) return status(err);
   for (int at = 0; at < BUFFERS; at++) {
     if (buffers[at] != base) continue;
@@ -211,7 +176,7 @@ Status cuFileBufDeregister(const void* base) {
 
 Status cuFileStreamRegister(void* stream, unsigned flags) {
   (void)stream;
-  return status(flags == 0xF ? number("stream", 0) : 5022);
+  return status(flags == 0xF ? (int)number("stream", 0) : 5022);
 }
 
 Status cuFileStreamDeregister(void* stream) {
@@ -254,7 +219,7 @@ static ssize_t move(bool write, Handle* handle, void* base, size_t size, off_t f
     if (step == 0) break;
     moved += (size_t)step;
   }
-  note(name, moved, file_offset);
+  note("log", "%s %zu %lld\n", name, moved, (long long)file_offset);
   return (ssize_t)moved;
 }
 
