@@ -1,34 +1,15 @@
 import type { ExecutionContext } from 'ava'
-import { CODEC_WORKSPACE } from '../../src/binding/codecs.js'
 import type { StreamOptions } from '../../src/binding/streams.js'
 import type { Native } from '../../src/binding/surface.js'
-import { aligned, type Coding, codingFields, fillGaussians } from '../native/coded-engine.js'
+import { aligned, type Coding } from '../native/coded-engine.js'
 import { firstDifference } from './cuda-claims.js'
-import { CudaLane } from './cuda-lane.js'
+import { CodeBed, type Item, RESULTS, roomOf, storedOf } from './cuda-code-bed.js'
 import type { Body } from './needs.js'
 
 /**
  * What a CUDA device must do with codings, whichever driver stands behind it. The oracle is the host stream of the same
  * port: it codes the same items of a memory of the same content, and every byte of both must agree.
  */
-
-const GUARD = 0x5a
-const POISON = 0xa5
-const RESULTS = 4096
-
-interface Item {
-  readonly coding: Coding
-  readonly bytes: number
-  readonly base: number
-}
-
-const storedOf = ({ coding: { format, role, bits = 0, headDim = 0 }, bytes }: Item): number => {
-  if (format === 'fp8') return bytes / 2
-  const trailer = role === 'k' ? 2 : role === 'v' ? 4 : 6
-  const vectors = role === 'packed' ? 2 : 1
-  return (bytes / (vectors * headDim * 2)) * (vectors * ((headDim * bits) / 8) + trailer)
-}
-const roomOf = (item: Item): number => aligned(storedOf(item))
 
 const SCALARS = ['bf16', 'fp16'] as const
 const ROLES = ['k', 'v', 'packed'] as const
@@ -55,181 +36,9 @@ function everyShape(vectors: (i: number) => number): (readonly [Coding, number])
   ])
 }
 
-const EXTREMES = {
-  bf16: [0x0000, 0x8000, 0x0001, 0x8001, 0x0080, 0x3f80, 0x7f7f, 0x4780, 0x7f80, 0x7fc0, 0x2000, 0x3300],
-  fp16: [0x0000, 0x8000, 0x0001, 0x8001, 0x0400, 0x3c00, 0x7bff, 0x7c00, 0x7e00, 0x0010, 0x1400, 0x2e66],
-} as const
-
-function fill(bytes: Uint8Array, scalar: 'bf16' | 'fp16', seed: number): void {
-  fillGaussians(bytes, seed)
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length)
-  // bfloat16 of a few binades around 1, read as fp16, are numbers of such a kind too.
-  const values = bytes.length >> 1
-  if (seed % 5 === 1) for (let i = 0; i < values; i++) view.setUint16(2 * i, EXTREMES[scalar][i % 2] ?? 0, true)
-  if (seed % 5 === 2) for (let i = 0; i < values; i++) view.setUint16(2 * i, EXTREMES[scalar][5], true)
-  if (seed % 5 === 3) view.setUint16(2 * ((seed * 7919) % values), EXTREMES[scalar][seed % 12] ?? 0, true)
-}
-
 export function declareCudaCodeClaims(declare: (title: string, body: Body) => void, native: Native): void {
-  const uuid = (): string => native.cudaProbe().devices[0]?.uuid ?? ''
-
-  /** A memory of the device, one of the host beside it, and a template over each. */
-  class Engine {
-    readonly items: readonly Item[]
-    readonly bytes: number
-    readonly device: number
-    readonly host: number
-    readonly #templates: readonly [number, number]
-
-    constructor(t: ExecutionContext, items: readonly Item[]) {
-      this.items = items
-      this.bytes = Math.max(...items.map(({ base, bytes }) => base + bytes)) + 64
-      this.device = native.allocateDeviceMemory(uuid(), this.bytes).mapping
-      const fd = native.createMemory(this.bytes)
-      this.host = native.importMemory(fd).mapping
-      native.closeFd(fd)
-      this.#templates = [this.#template(this.device), this.#template(this.host)]
-      t.teardown(() => {
-        native.releaseMapping(this.device)
-        native.releaseMapping(this.host)
-      })
-    }
-
-    #template(mapping: number): number {
-      return native.defineTemplate(
-        Float64Array.from(this.items.flatMap(({ base, bytes }) => [mapping, base, 0, 1, 0, bytes, bytes])),
-        Float64Array.from({ length: this.items.length + 1 }, (_, g) => g),
-        Float64Array.from(this.items.flatMap(({ coding }) => codingFields(coding))),
-      )
-    }
-
-    get hostBytes(): Uint8Array {
-      return native.mappingView(this.host, 0, this.bytes)
-    }
-    deviceBytes(): Uint8Array {
-      const bytes = new Uint8Array(this.bytes)
-      native.readMapping(this.device, 0, bytes)
-      return bytes
-    }
-    write(content: Uint8Array): void {
-      native.writeMapping(this.device, 0, content)
-      this.hostBytes.set(content)
-    }
-    content(): Uint8Array {
-      const content = new Uint8Array(this.bytes).fill(GUARD)
-      for (const [i, { base, bytes, coding }] of this.items.entries())
-        fill(content.subarray(base, base + bytes), coding.scalar === 'fp16' ? 'fp16' : 'bf16', i)
-      return content
-    }
-    copy(where: 'device' | 'host', index: number, offset: number, stored: number): number[] {
-      return [this.#templates[where === 'device' ? 0 : 1], index, 0, offset, 0, 1, stored]
-    }
-  }
-
-  interface Bed {
-    readonly lane: CudaLane
-    readonly host: number
-    readonly engine: Engine
-    /** Offsets of the items' rooms in the device's half of the pool, and bytes of a half. */
-    readonly offsets: readonly number[]
-    readonly half: number
-  }
-
-  function bed(t: ExecutionContext, items: readonly Item[], options: StreamOptions = {}, room = roomOf): Bed {
-    const engine = new Engine(t, items)
-    let half = 512
-    const offsets = items.map((item) => {
-      half += room(item) + 512
-      return half - room(item) - 512
-    })
-    const lane = new CudaLane(native, 2 * half, options)
-    t.teardown(() => lane.close())
-    return { lane, host: lane.port.openStream('host'), engine, offsets, half }
-  }
-
-  /** Both encode every item with that room: results and rooms must agree. Returns the results. */
-  function encodeBoth(t: ExecutionContext, { lane, host, engine, offsets, half }: Bed, room = roomOf): number[] {
-    const { items } = engine
-    lane.poolBytes.fill(POISON)
-    lane.results.fill(9)
-    const on = (where: 'device' | 'host', shift: number): number[] =>
-      items.flatMap((item, i) => engine.copy(where, i, shift + (offsets[i] as number), room(item)))
-    t.is(lane.encode(1, on('device', 0), 1), 0)
-    t.is(lane.encode(2, on('host', half), RESULTS / 2, host), 0)
-    t.true(lane.reap(2).every(({ result }) => result === 0))
-    const said = [...lane.results.subarray(1, 1 + 2 * items.length)]
-    t.deepEqual(said, [...lane.results.subarray(RESULTS / 2, RESULTS / 2 + 2 * items.length)])
-    t.deepEqual([lane.results[0], lane.results[1 + 2 * items.length]], [9, 9])
-    items.forEach((item, i) => {
-      const stored = said[2 * i] as number
-      const at = offsets[i] as number
-      const [mine, theirs] = [0, half].map((shift) => lane.poolBytes.subarray(shift + at, shift + at + aligned(stored)))
-      const differs = firstDifference(mine as Uint8Array, theirs as Uint8Array)
-      t.is(differs, -1, `item ${i}, ${JSON.stringify(item)}`)
-      const around = [
-        lane.poolBytes.subarray(at - 512, at),
-        lane.poolBytes.subarray(at + room(item), at + room(item) + 512),
-      ]
-      t.true(
-        around.every((guard) => guard.every((byte) => byte === POISON)),
-        `beside item ${i}`,
-      )
-    })
-    return said
-  }
-
-  /** Both decode what lies at the offsets of the items named; every byte of both memories must agree. */
-  function decodeBoth(
-    t: ExecutionContext,
-    { lane, host, engine, offsets, half }: Bed,
-    which: readonly number[],
-  ): number[] {
-    const guarded = new Uint8Array(engine.bytes).fill(GUARD)
-    engine.write(guarded)
-    lane.results.fill(9)
-    const on = (where: 'device' | 'host', shift: number): number[] =>
-      which.flatMap((i) => engine.copy(where, i, shift + (offsets[i] as number), storedOf(engine.items[i] as Item)))
-    t.is(lane.decode(3, on('device', 0), 1), 0)
-    t.is(lane.decode(4, on('host', half), RESULTS / 2, host), 0)
-    t.true(lane.reap(2).every(({ result }) => result === 0))
-    const said = [...lane.results.subarray(1, 1 + which.length)]
-    t.deepEqual(said, [...lane.results.subarray(RESULTS / 2, RESULTS / 2 + which.length)])
-    t.is(lane.results[1 + which.length], 9)
-    const [mine, theirs] = [engine.deviceBytes(), Uint8Array.from(engine.hostBytes)]
-    which.forEach((i, place) => {
-      if (said[place] === 0) return
-      const { base, bytes } = engine.items[i] as Item
-      for (const memory of [mine, theirs]) memory.fill(0, base, base + bytes)
-    })
-    const differs = firstDifference(mine, theirs)
-    const item = engine.items.findIndex(({ base, bytes }) => differs >= base && differs < base + bytes)
-    t.is(differs, -1, `item ${item}, ${JSON.stringify(engine.items[item])}`)
-    return said
-  }
-
-  const workspace = (lane: CudaLane): Float64Array => {
-    const into = new Float64Array(CODEC_WORKSPACE.doubles)
-    lane.port.codecWorkspace(lane.stream, into)
-    return into
-  }
-
-  /** Encodes, decodes what was coded, damages it and decodes again. */
-  function roundTrip(t: ExecutionContext, the: Bed): void {
-    the.engine.write(the.engine.content())
-    const said = encodeBoth(t, the)
-    const coded = the.engine.items.flatMap((_, i) => (said[2 * i] === 0 ? [] : [i]))
-    t.true(coded.length > the.engine.items.length / 2)
-    t.true(decodeBoth(t, the, coded).every((damage) => damage === 0))
-    for (const i of coded) {
-      const item = the.engine.items[i] as Item
-      const at = (the.offsets[i] as number) + ((i * 7919) % storedOf(item))
-      for (const shift of [0, the.half]) the.lane.poolBytes[shift + at] = i % 2 === 0 ? 0x7f : 0xff
-    }
-    decodeBoth(t, the, coded)
-    const [reserved, held, allocations] = workspace(the.lane)
-    t.is(reserved, 0)
-    t.true((held ?? 0) > 0 && (allocations ?? 0) > 0)
-  }
+  const bed = (t: ExecutionContext, items: readonly Item[], options?: StreamOptions, room?: (item: Item) => number) =>
+    new CodeBed(native, t, items, options, room)
 
   for (const transfer of ['direct', 'kernel', 'auto'] as const) {
     declare(`CUDA codes: FP8 of any length and alignment is the processor's, byte for byte, by ${transfer}`, (t) => {
@@ -237,26 +46,15 @@ export function declareCudaCodeClaims(declare: (title: string, body: Body) => vo
       const codings = SCALARS.flatMap((scalar) =>
         sizes.map((bytes) => [{ format: 'fp8', scalar, role: 'packed' }, bytes] as const),
       )
-      roundTrip(
-        t,
-        bed(
-          t,
-          laidOut(codings, (i) => (i % 3 === 0 ? 0 : (i * 5) % 16)),
-          { transfer },
-        ),
-      )
+      const items = laidOut(codings, (i) => (i % 3 === 0 ? 0 : (i * 5) % 16))
+      bed(t, items, { transfer }).roundTrip(t)
     })
   }
 
   declare("CUDA codes: TurboQuant of every shape is the processor's, byte for byte, at any alignment", (t) => {
     const codings = [...everyShape((i) => 32 + ((i * 7) % 37)), ...everyShape(() => 160)]
-    roundTrip(
-      t,
-      bed(
-        t,
-        laidOut(codings, (i) => (i % 2 === 0 ? 0 : (i * 3) % 16)),
-      ),
-    )
+    const items = laidOut(codings, (i) => (i % 2 === 0 ? 0 : (i * 3) % 16))
+    bed(t, items).roundTrip(t)
   })
 
   declare('CUDA codes: every pattern of 16 bits is coded, or refused wherever it lies, as on the processor', (t) => {
@@ -282,18 +80,19 @@ export function declareCudaCodeClaims(declare: (title: string, body: Body) => vo
         the.engine.write(content)
       }
       write((item, i) => fine[(item * 512 + i) % fine.length] ?? 0)
-      t.true(encodeBoth(t, the).every((said, i) => i % 2 === 1 || said === bytes / 2))
+      t.true(the.encode(t).every((said, i) => i % 2 === 1 || said === bytes / 2))
       t.true(
-        decodeBoth(
-          t,
-          the,
-          the.offsets.map((_, i) => i),
-        ).every((damage) => damage === 0),
+        the
+          .decode(
+            t,
+            the.offsets.map((_, i) => i),
+          )
+          .every((damage) => damage === 0),
       )
       for (let first = 0; first < bad.length; first += 1000) {
         const of = (item: number): number | undefined => bad[first + item]
         write((item, i) => (i === (first + item * 7) % 512 ? (of(item) ?? 0) : (fine[i] ?? 0)))
-        const said = encodeBoth(t, the)
+        const said = the.encode(t)
         t.deepEqual(
           said.filter((_, i) => i % 2 === 0),
           the.offsets.map((_, item) => (of(item) === undefined ? bytes / 2 : 0)),
@@ -315,7 +114,7 @@ export function declareCudaCodeClaims(declare: (title: string, body: Body) => vo
       if (i % 2 === 0) content.fill(0xff, base + 2 * (i % 2048), base + 2 * (i % 2048) + 2)
     })
     the.engine.write(content)
-    const said = encodeBoth(t, the, room)
+    const said = the.encode(t, room)
     items.forEach((item, i) => {
       const stored = said[2 * i] as number
       if (i % 2 === 1 && i % 5 !== 1 && i % 5 !== 3) t.is(stored, storedOf(item))
@@ -343,9 +142,9 @@ export function declareCudaCodeClaims(declare: (title: string, body: Body) => vo
       laidOut(codings, () => 0),
       { codecBudgetBytes: budget },
     )
-    t.deepEqual([...workspace(the.lane)], [0, 0, 0])
-    roundTrip(t, the)
-    const [, held] = workspace(the.lane)
+    t.deepEqual([...the.workspace()], [0, 0, 0])
+    the.roundTrip(t)
+    const [, held] = the.workspace()
     t.true((held ?? 0) <= 2 * budget)
   })
 
@@ -378,12 +177,12 @@ export function declareCudaCodeClaims(declare: (title: string, body: Body) => vo
       const [mine, theirs] = [0, the.half].map((s) => lane.poolBytes.subarray(s + at, s + at + storedOf(item)))
       t.is(firstDifference(mine as Uint8Array, theirs as Uint8Array), -1)
     })
-    t.deepEqual([...workspace(lane)], [0, 0, 0])
+    t.deepEqual([...the.workspace()], [0, 0, 0])
     const fp8s = engine.items.flatMap(({ coding }, i) => (coding.format === 'fp8' ? [i] : []))
-    t.true(decodeBoth(t, the, fp8s).every((damage) => damage === 0))
+    t.true(the.decode(t, fp8s).every((damage) => damage === 0))
     for (const shift of [0, the.half]) lane.poolBytes[shift + (offsets[0] as number)] = 0x7f
-    t.deepEqual(decodeBoth(t, the, fp8s.slice(0, 2)), [1, 0])
-    t.deepEqual([...workspace(lane)], [0, 0, 0])
+    t.deepEqual(the.decode(t, fp8s.slice(0, 2)), [1, 0])
+    t.deepEqual([...the.workspace()], [0, 0, 0])
     const refused = engine.items.findIndex(({ coding }) => coding.format === 'turboquant')
     const [at, stored] = [offsets[refused] as number, storedOf(engine.items[refused] as Item)]
     t.is(lane.decode(3, engine.copy('device', refused, at, stored)), 0)
@@ -394,7 +193,7 @@ export function declareCudaCodeClaims(declare: (title: string, body: Body) => vo
     const items = laidOut([[{ format: 'fp8', scalar: 'bf16' }, 4096]], () => 0)
     const the = bed(t, items)
     the.engine.write(the.engine.content())
-    encodeBoth(t, the)
+    the.encode(t)
     const { lane, engine } = the
     const copy = (offset: number, stored: number): number[] => engine.copy('device', 0, offset, stored)
     t.is(lane.decode(1, [...copy(512, 2047), ...copy(512, 2048), ...copy(512, 1)]), 0)
