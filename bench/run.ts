@@ -12,6 +12,7 @@ type Bench = (options: BenchOptions, say: (line: string) => void) => Promise<obj
 const BENCHES: Readonly<Record<string, () => Promise<{ readonly run: Bench }>>> = {
   ring: () => import('./ring.js'),
   ssd: () => import('./ssd.js'),
+  writeback: () => import('./writeback.js'),
   restore: () => import('./restore.js'),
   directory: () => import('./directory.js'),
   copy: () => import('./copy.js'),

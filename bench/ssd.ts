@@ -16,6 +16,7 @@ import * as staging from './ssd-staging.js'
 import { requireDevice } from './support/device.js'
 import { fioRun, fioVersion } from './support/fio.js'
 import { IoLoop, type Load, RandomOffsets, type Target } from './support/io-loop.js'
+import { keepBusy } from './support/keep-busy.js'
 import { type BenchOptions, Refusal } from './support/options.js'
 import { freshFolder } from './support/place.js'
 import { BenchSeat, type LaneTalk } from './support/seat.js'
@@ -209,23 +210,4 @@ function writeThrough(seat: BenchSeat, talk: Writes, { bytes, depth }: Load, tar
       () => ended.length > 0,
     )
   })
-}
-
-function keepBusy(
-  depth: number,
-  ms: number,
-  ask: (indices: readonly number[]) => void,
-  take: (ended: number[]) => void,
-): number {
-  const startMs = performance.now()
-  ask(Array.from({ length: depth }, (_, index) => index))
-  let ended = 0
-  for (let flying = depth; flying > 0; ) {
-    const now: number[] = []
-    take(now)
-    ended += now.length
-    if (performance.now() - startMs < ms) ask(now)
-    else flying -= now.length
-  }
-  return (ended / (performance.now() - startMs)) * 1000
 }
