@@ -54,7 +54,7 @@ const PROGRAMS: readonly Program[] = [
   },
   {
     name: 'port',
-    claim: 'native/port: reads under fire, frames, noise and cancels hold their claims',
+    claim: 'native/port: reads under fire, writes of spans, frames, noise and cancels hold their claims',
     sources: [...new Set([...streamSources, ...inFolders(PORT_FOLDERS, /\.cc$/)])],
     headerFolders: [...STREAM_FOLDERS, ...PORT_FOLDERS, 'base', 'memory'],
   },

@@ -43,12 +43,13 @@ struct Bench {
   std::vector<double> submissions = std::vector<double>(kDepth * kSubmissionDoubles);
   std::vector<Completion> completions = std::vector<Completion>(2 * kDepth);
   std::vector<uint32_t> results = std::vector<uint32_t>(16);
+  std::vector<double> spans = std::vector<double>(kDepth * kWriteSpansMax * kSpanDoubles);
   std::atomic<int32_t> park_word{2};
   std::shared_ptr<Pool> pool = Pool::Open(4 * kMiB);
   Port port;
 
   explicit Bench(IoKind io)
-      : port({io, kDepth, pool, true, submissions, completions, results, &park_word}) {}
+      : port({io, kDepth, pool, true, submissions, completions, results, &park_word, spans}) {}
 
   void Put(uint32_t index, double op, int32_t tag, int32_t file, uint64_t file_offset,
            uint64_t pool_offset, uint64_t bytes, uint32_t crc) {
@@ -133,6 +134,70 @@ void ReadsUnderFire(IoKind io) {
   poster.join();
   waker.join();
   CLAIM(read == kReads && posted == kPosts);
+  CLAIM(bench.port.in_flight() == 0);
+  CloseShardFile(number);
+}
+
+/// Writes of spans at full depth, some of them with one bad span; the memory of spans is
+/// overwritten as soon as a call has returned. What each has written is read back.
+void WritesOfSpans(IoKind io) {
+  constexpr int kWrites = 600;
+  constexpr uint64_t kRegion = 128 * 1024;
+  Bench bench(io);
+  const auto file = OpenShardFile(folder + "/spans", kDepth * kRegion, false);
+  const int32_t number = Files().Add(file);
+  std::mt19937 random(13);
+  for (size_t i = 0; i < 4 * kMiB; ++i) bench.pool->base()[i] = static_cast<std::byte>(random());
+
+  std::vector<uint32_t> free_slots;
+  for (uint32_t slot = 0; slot < kDepth; ++slot) free_slots.push_back(slot);
+  std::vector<uint32_t> slot_of(kWrites);
+  std::vector<std::vector<std::byte>> content_of(kWrites);
+  std::vector<std::byte> stored(kRegion);
+  int submitted = 0, ended = 0, refused = 0;
+  const int64_t deadline_us = MonotonicUs() + kPatienceUs;
+  while (ended < kWrites && MonotonicUs() < deadline_us) {
+    uint32_t count = 0;
+    for (; submitted < kWrites && !free_slots.empty(); ++submitted, ++count) {
+      slot_of[submitted] = free_slots.back();
+      free_slots.pop_back();
+      std::vector<std::byte>& content = content_of[submitted];
+      const size_t spans = 1 + random() % kWriteSpansMax;
+      double* span = &bench.spans[count * kWriteSpansMax * kSpanDoubles];
+      for (size_t i = 0; i < spans; ++i, span += kSpanDoubles) {
+        const uint64_t bytes = (1 + random() % 3) * 512;
+        const uint64_t offset = random() % (4 * kMiB / 512 - 3) * 512;
+        const std::byte* from = bench.pool->base() + offset;
+        content.insert(content.end(), from, from + bytes);
+        span[0] = static_cast<double>(offset);
+        span[1] = static_cast<double>(bytes);
+      }
+      bench.Put(count, 2, submitted, number, slot_of[submitted] * kRegion, spans, content.size(),
+                0);
+      if (submitted % 7 != 0) continue;
+      span[-2] = static_cast<double>(4 * kMiB - 256);
+      content.clear();
+    }
+    auto completions = bench.Taken(bench.port.Pump(static_cast<int32_t>(count), 0, 0));
+    std::fill(bench.spans.begin(), bench.spans.end(), 1e18);
+    if (completions.empty()) completions = bench.Taken(bench.port.Park(10'000));
+    for (const Completion& completion : completions) {
+      const auto tag = static_cast<size_t>(completion.tag);
+      const std::vector<std::byte>& content = content_of[tag];
+      ++ended;
+      free_slots.push_back(slot_of[tag]);
+      if (content.empty()) {
+        CLAIM(completion.result == -EINVAL);
+        ++refused;
+        continue;
+      }
+      CLAIM(completion.result == static_cast<int32_t>(content.size()));
+      const auto at = static_cast<off_t>(slot_of[tag] * kRegion);
+      CLAIM(pread(file->fd.get(), stored.data(), content.size(), at) == completion.result);
+      CLAIM(std::memcmp(stored.data(), content.data(), content.size()) == 0);
+    }
+  }
+  CLAIM(ended == kWrites && refused == (kWrites + 6) / 7);
   CLAIM(bench.port.in_flight() == 0);
   CloseShardFile(number);
 }
@@ -292,6 +357,7 @@ int main(int count, char** arguments) {
   for (const IoKind io : {IoKind::kUring, IoKind::kPosix}) {
     if (io == IoKind::kUring && !ring) continue;
     ReadsUnderFire(io);
+    WritesOfSpans(io);
     Echoes(io);
     SurvivesNoise(io);
   }
