@@ -95,6 +95,7 @@ constexpr Method kMethods[] = {
     {"closeStream", Counted<CloseStream>},
 
     {"codecWorkspace", Contained<ReportCodecWorkspace>},
+    {"releaseCodecWorkspace", Counted<ReleaseCodecWorkspace>},
     {"encode", Counted<Encode>},
     {"encodeHeld", Counted<EncodeHeld>},
     {"releaseCodes", Counted<ReleaseCodes>},

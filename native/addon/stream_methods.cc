@@ -199,6 +199,16 @@ napi_value ReportCodecWorkspace(napi_env env, napi_callback_info call) {
   return Undefined(env);
 }
 
+napi_value ReleaseCodecWorkspace(napi_env env, napi_callback_info call) {
+  const Arguments<1> arguments(env, call);
+  const auto& port = arguments.bound<OpenedPort>().port;
+  int32_t stream;
+  if (port == nullptr) return Int32(env, -EBADF);
+  if (!ReadInt32(env, arguments[0], &stream) || port->stream(stream) == nullptr)
+    return Int32(env, -EINVAL);
+  return Int32(env, port->stream(stream)->ReleaseCodecWorkspace());
+}
+
 napi_value Encode(napi_env env, napi_callback_info call) {
   return Code(env, call, &Stream::Encode);
 }

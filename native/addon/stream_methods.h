@@ -15,6 +15,7 @@ ORBITKV_FUNCTION(ChecksumMapped);
 ORBITKV_FUNCTION(CloseStream);
 
 ORBITKV_FUNCTION(ReportCodecWorkspace);
+ORBITKV_FUNCTION(ReleaseCodecWorkspace);
 ORBITKV_FUNCTION(Encode);
 ORBITKV_FUNCTION(EncodeHeld);
 ORBITKV_FUNCTION(ReleaseCodes);

@@ -6,9 +6,10 @@
 
 namespace orbitkv::cuda {
 
-/// Device memory for the codings of one direction of a stream: one arena, kept for later batches,
-/// at most as long as the budget. It grows by being released first, so that no more than the budget
-/// is ever held. Batches of a stream follow one another on the device, so each may use all of it.
+/// Device memory for the codings of one direction of a stream: one arena, kept for later batches
+/// until it is freed, at most as long as the budget. It grows by being released first, so that no
+/// more than the budget is ever held. Batches of a stream follow one another on the device, so each
+/// may use all of it.
 class CodeWorkspace {
  public:
   CodeWorkspace(CudaDevice& device, uint64_t budget_bytes)
@@ -23,6 +24,8 @@ class CodeWorkspace {
   /// driver says: then nothing is held.
   Result Hold(uint64_t bytes);
   DeviceAddress address() const { return address_; }
+  /// Gives the arena back; nothing on the device may use it.
+  void Free();
 
   /// Bytes that batches in flight use, counted for the gauge.
   void Lend(uint64_t bytes) { reserved_bytes_ += bytes; }
@@ -34,8 +37,6 @@ class CodeWorkspace {
   uint64_t allocations() const { return allocations_; }
 
  private:
-  void Free();
-
   CudaDevice& device_;
   const uint64_t budget_bytes_;
   DeviceAddress address_ = 0;

@@ -73,6 +73,7 @@ class CudaStream : public Stream {
   int ReleaseCodes() override { return hold_->Release(); }
   bool codes_lent() const override { return hold_->lent(); }
   CodecWorkspace codec_workspace() const override;
+  int ReleaseCodecWorkspace() override;
   /// As the six above; nothing follows a refusal.
   int Submit(ForeignJob job);
 

@@ -102,6 +102,15 @@ int CudaStream::Code(int32_t tag, CodeDirection direction, std::span<const doubl
 
 CodecWorkspace CudaStream::codec_workspace() const { return codes_->report(); }
 
+int CudaStream::ReleaseCodecWorkspace() {
+  if (!hold_->none()) return -EBUSY;
+  // A job leaves when the device has passed all of it, also one that failed in between.
+  if (std::any_of(jobs_.begin(), jobs_.end(), [](const Job& job) { return job.codes != nullptr; }))
+    return -EBUSY;
+  codes_->Release();
+  return 0;
+}
+
 bool CudaStream::LaunchCodes(Job& job) {
   CodeWork& work = *job.codes;
   while (work.next < work.batches.size() && job.error == 0 && !device_.failed()) {

@@ -59,8 +59,18 @@ ItemCodes::ItemCodes(CudaDevice& device, RunSums* sums, TileArena& arena,
       encoding_(device, budget_bytes),
       decoding_(device, budget_bytes) {}
 
-ItemCodes::~ItemCodes() {
+ItemCodes::~ItemCodes() { FreeBuffer(); }
+
+void ItemCodes::Release() {
+  encoding_.Free();
+  decoding_.Free();
+  FreeBuffer();
+}
+
+void ItemCodes::FreeBuffer() {
+  // In a dead context this fails, and its memory ends with the process.
   if (buffer_ != nullptr && device_.MakeCurrent() == kSuccess) driver_.cuMemFreeHost(buffer_);
+  buffer_ = nullptr;
 }
 
 int ItemCodes::Prepare(CodeWork& work) {

@@ -106,6 +106,8 @@ class ItemCodes {
 
   CodeWorkspace& encoding() { return encoding_; }
 
+  /// Gives both arenas and the buffer back; no batch is in flight. What comes later gets them anew.
+  void Release();
   /// As CODEC_WORKSPACE in src/binding/codecs.ts, of both directions.
   CodecWorkspace report() const;
 
@@ -132,6 +134,7 @@ class ItemCodes {
   void CollectEncoded(const Pending& pending, std::span<uint32_t> results);
   void CollectDecoded(const Pending& pending, std::span<uint32_t> results);
   void EncodeHere(const Pending& pending, std::span<uint32_t> results);
+  void FreeBuffer();
 
   CudaDevice& device_;
   const Driver& driver_;

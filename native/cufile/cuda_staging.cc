@@ -108,6 +108,7 @@ class CudaStaging : public Staging {
     return stream_->Decode(tag, descriptors, result_base);
   }
   CodecWorkspace codec_workspace() const override { return stream_->codec_workspace(); }
+  int ReleaseCodecWorkspace() override { return stream_->ReleaseCodecWorkspace(); }
   StreamReport report() const override { return stream_->report(); }
   size_t in_flight() const override { return stream_->in_flight(); }
   bool Drain(int64_t deadline_us) override { return stream_->Drain(deadline_us); }

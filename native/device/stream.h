@@ -108,6 +108,9 @@ class Stream {
   virtual bool codes_lent() const { return false; }
   /// Zeroes where codings need no memory of a device.
   virtual CodecWorkspace codec_workspace() const { return {}; }
+  /// Gives the memory of codings back; the next coding gets its own anew. 0, or -EBUSY while a
+  /// coding is in flight or held: then nothing was given back.
+  virtual int ReleaseCodecWorkspace() { return 0; }
   virtual StreamReport report() const { return {}; }
   /// Jobs accepted and not yet posted.
   virtual size_t in_flight() const = 0;

@@ -6,6 +6,11 @@ export interface CodecMethods {
   /** Fills `into` with what CODEC_WORKSPACE names of a stream's codec: zeroes where it has none. */
   codecWorkspace(stream: number, into: Float64Array): void
   /**
+   * Gives back what a stream's codec holds: the next coding gets memory of its own anew. 0, also where it has none; -EBUSY
+   * while a coding is in flight or held: then nothing was given back. Never waits for one.
+   */
+  releaseCodecWorkspace(stream: number): number
+  /**
    * Queues codings from pages to the pool: COPY descriptors of one item each with `storedBytes` of room, a multiple of 512
    * (descriptors.ts). Descriptor i writes two results from results[resultBase + 2 * i]: the bytes that are stored and
    * their CRC32. Fewer than the item's: its coding, zeroes up to the next multiple of 512 behind it. As many as the item's: the item

@@ -12,6 +12,7 @@ import { cudaFaults, useCudaShims } from '../support/shims.js'
 
 const KIB = 1024
 const EIO = -5
+const EBUSY = -16
 const ENOMEM = -12
 const ENODEV = -19
 const EOPNOTSUPP = -95
@@ -176,6 +177,34 @@ test.serial('stand-in for nvCOMP: a port that drains over a job that waits for i
   t.deepEqual(ended, [0])
   bed.checkPool(t, bed.stored())
 })
+
+test.serial(
+  'stand-in for nvCOMP: while a job of codings is in flight nothing is given back, and afterwards all of it',
+  (t) => {
+    const bed = new AnsBed(t, native, items)
+    const { port, stream } = bed.lane
+    const expected = bed.encode().stored
+    const workspace = new Float64Array(3)
+    const held = (): number => {
+      port.codecWorkspace(stream, workspace)
+      return workspace[1] as number
+    }
+    const before = held()
+    t.true(before > 0)
+    told(t, 'hold', 1)
+    t.is(bed.begin(), 0)
+    t.is(port.drain(1), 1, 'its lengths have not come')
+    t.is(port.releaseCodecWorkspace(stream), EBUSY)
+    t.is(held(), before)
+    shim.forget('hold')
+    const ended = bed.lane.reap(1).map(({ result }) => result)
+    t.deepEqual(ended, [0])
+    t.is(port.releaseCodecWorkspace(stream), 0)
+    t.is(held(), 0)
+    t.deepEqual(bed.encode(), { result: 0, stored: expected })
+    bed.checkPool(t, expected)
+  },
+)
 
 test.serial('stand-in for nvCOMP: work that the driver refuses between the steps fails its job alone', (t) => {
   const bed = new AnsBed(t, native, items)

@@ -331,6 +331,7 @@ test('host stream: codings need no workspace, and say so', (t) => {
   const words = new Float64Array(CODEC_WORKSPACE.doubles).fill(7)
   lane.port.codecWorkspace(lane.stream, words)
   t.deepEqual([...words], [0, 0, 0])
+  t.is(lane.port.releaseCodecWorkspace(lane.stream), 0)
   t.throws(() => lane.port.codecWorkspace(lane.stream, new Float64Array(2)), { instanceOf: TypeError })
   t.throws(() => lane.port.codecWorkspace(lane.stream + 1, words), { instanceOf: TypeError })
 })

@@ -148,6 +148,31 @@ export function declareCudaCodeClaims(declare: (title: string, body: Body) => vo
     t.true((held ?? 0) <= 2 * budget)
   })
 
+  declare(
+    'CUDA codes: what a codec holds is given back when it is asked for, and had anew with the next coding',
+    (t) => {
+      const codings = Array.from({ length: 20 }, () => [{ format: 'fp8', scalar: 'bf16' }, 65_536] as const)
+      const the = bed(
+        t,
+        laidOut(codings, () => 0),
+        { codecBudgetBytes: 512 * 1024 },
+      )
+      const { port, stream } = the.lane
+      t.is(port.releaseCodecWorkspace(stream), 0, 'there is nothing yet')
+      let before = 0
+      for (let round = 0; round < 3; round++) {
+        roundTrip(t, the)
+        const [, held = 0, allocations = 0] = the.workspace()
+        t.true(held > 0 && allocations > before)
+        t.is(port.releaseCodecWorkspace(stream), 0)
+        t.is(port.releaseCodecWorkspace(stream), 0, 'twice is once')
+        t.deepEqual([...the.workspace()], [0, 0, allocations])
+        before = allocations
+      }
+      t.is(port.releaseCodecWorkspace(-1), -22)
+    },
+  )
+
   declare('CUDA codes: with no budget FP8 is coded by the processor, and TurboQuant not at all', (t) => {
     const fp8 = { format: 'fp8', scalar: 'fp16' } as const
     const turboquant = { format: 'turboquant', scalar: 'bf16', role: 'k', bits: 4, headDim: 128, seed: 1 } as const
@@ -179,6 +204,8 @@ export function declareCudaCodeClaims(declare: (title: string, body: Body) => vo
     })
     t.deepEqual([...the.workspace()], [0, 0, 0])
     const fp8s = engine.items.flatMap(({ coding }, i) => (coding.format === 'fp8' ? [i] : []))
+    t.true(the.decode(t, fp8s).every((damage) => damage === 0))
+    t.is(lane.port.releaseCodecWorkspace(lane.stream), 0, 'the buffer of the processor goes too')
     t.true(the.decode(t, fp8s).every((damage) => damage === 0))
     for (const shift of [0, the.half]) lane.poolBytes[shift + (offsets[0] as number)] = 0x7f
     t.deepEqual(the.decode(t, fp8s.slice(0, 2)), [1, 0])
