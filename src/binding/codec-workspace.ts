@@ -1,3 +1,4 @@
+import { invariant } from '../shared/base/invariant.js'
 import { CODEC_WORKSPACE } from './codecs.js'
 import type { Port } from './port.js'
 
@@ -39,4 +40,10 @@ export class CodecWorkspaces {
     this.#port.codecWorkspace(stream, this.#one)
     return this.#one
   }
+}
+
+/** Gives back what the codec of a stream holds. Nothing of a codec is on the stream. */
+export function releaseWorkspace(port: Pick<Port, 'releaseCodecWorkspace'>, stream: number): void {
+  const code = port.releaseCodecWorkspace(stream)
+  invariant(code === 0, 'a codec without jobs lets go of its workspace', { stream, code })
 }

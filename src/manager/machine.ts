@@ -11,7 +11,8 @@ import { SsdRouteSwitch } from '../shared/routing/ssd-route-switch.js'
 import { QueryBudget, RESERVATION_PHASES } from '../shared/scheduling/query-budget.js'
 import type { Context } from './context.js'
 import { Drain } from './drain.js'
-import { DeviceLanes } from './lanes/device-lanes.js'
+import type { DeviceLanes } from './lanes/device-lanes.js'
+import { lanesOf } from './lanes/served-lanes.js'
 import type { ManagerEffect, ManagerInput } from './messages.js'
 import type { ManagerOptions } from './options.js'
 import type { ManagerPorts } from './ports.js'
@@ -34,7 +35,7 @@ import { REUSE_SERIES_FIRST } from './series.js'
 import { cancel, unregister } from './sessions/cancelling.js'
 import { attach, hello, speaks, versionRefusal } from './sessions/greeting.js'
 import { dropDram, inspect, ownership } from './sessions/inspecting.js'
-import { disconnect, settle } from './sessions/leaving.js'
+import { disconnect, holdLeft } from './sessions/leaving.js'
 import { reply, replyError, replyRefusal } from './sessions/replies.js'
 import type { Session } from './sessions/session.js'
 import { Sessions } from './sessions/sessions.js'
@@ -98,12 +99,7 @@ export class ManagerMachine {
       fillWaiters: new FillWaiters(firstNumberOf(options.epoch)),
       publications: new Publications(),
       syncs: new Syncs(),
-      devices: options.devices.map((device, index) => {
-        if (!options.staging.includes(device.name)) return new DeviceLanes(device, index)
-        return new DeviceLanes(device, index, (request) =>
-          this.#context.out.push({ kind: 'to-ssd-worker', device: index, request }),
-        )
-      }),
+      devices: lanesOf(options, (effect) => this.#context.out.push(effect)),
       nowUs: 0,
       draining: false,
       out: [],
@@ -160,10 +156,12 @@ export class ManagerMachine {
         break
       case 'dram-worker':
         if (input.reply.kind === 'stopped') this.#drain.laneStopped()
+        else if (input.reply.kind === 'workspace-released') this.#workspaceReleased(input.device)
         else this.#lanesOf(input.device).dramJobs.replied(input.reply.job, input.reply)
         break
       case 'host-restore':
         if (input.reply.kind === 'stopped') this.#drain.laneStopped()
+        else if (input.reply.kind === 'workspace-released') this.#workspaceReleased(input.device)
         else this.#lanesOf(input.device).restoreJobs.replied(input.reply.job, input.reply)
         break
       case 'ssd-worker':
@@ -372,16 +370,19 @@ export class ManagerMachine {
       }
       case 'route-failed':
         return routeFailed(context, reply.code)
-      case 'worker-closed': {
-        const hold = ssd.closed(reply.worker)
-        for (const session of [...context.sessions]) if (session.hold === hold) settle(context, session)
-        return
-      }
+      case 'worker-closed':
+        return holdLeft(context, ssd.closed(reply.worker))
       case 'stopped':
         return this.#drain.laneStopped()
       default:
         return unreachable(reply)
     }
+  }
+
+  #workspaceReleased(device: number): void {
+    const { workspaces } = this.#lanesOf(device)
+    invariant(workspaces !== null, 'a lane gives its workspace back when it was asked to', { device })
+    for (const hold of workspaces.answered()) holdLeft(this.#context, hold)
   }
 
   #lanesOf(device: number): DeviceLanes {

@@ -27,6 +27,8 @@ const list: fc.Arbitrary<List> = fc
 const finish = { job: number, more, slots: number, slot, slotGeneration: number, fence: number }
 const stop = fc.record({ kind: fc.constant('stop' as const) })
 const stopped = fc.record({ kind: fc.constant('stopped' as const) })
+const release = fc.record({ kind: fc.constant('release-workspace' as const) })
+const released = fc.record({ kind: fc.constant('workspace-released' as const) })
 
 /** A message with its list as plain numbers, so that windows of different memory compare. */
 function plain(message: object): unknown {
@@ -110,6 +112,7 @@ roundTrips<dramWorker.DramWorkerRequest>(
     fc.record({ kind: fc.constant('checksum' as const), job: number, list }),
     fc.record({ kind: fc.constant('restore' as const), ...finish, bytes: number, admitUs: number, list }),
     fc.record({ kind: fc.constant('cancel' as const), job: number }),
+    release,
     stop,
   ),
 )
@@ -127,6 +130,7 @@ roundTrips<dramWorker.DramWorkerReply>(
       latencyUs: number,
       list,
     }),
+    released,
     stopped,
   ),
 )
@@ -136,6 +140,7 @@ roundTrips<hostRestore.HostRestoreRequest>(
   fc.oneof(
     fc.record({ kind: fc.constant('restore' as const), ...finish, bytes: number, admitUs: number, list }),
     fc.record({ kind: fc.constant('cancel' as const), job: number }),
+    release,
     stop,
   ),
 )
@@ -153,6 +158,7 @@ roundTrips<hostRestore.HostRestoreReply>(
       latencyUs: number,
       list,
     }),
+    released,
     stopped,
   ),
 )

@@ -77,6 +77,7 @@ class World {
   }
 
   #answered(reply: (HostRestoreEffect & { kind: 'reply' })['reply']): void {
+    if (reply.kind === 'workspace-released') throw new Error('nobody asked for the workspace')
     if (reply.kind === 'stopped') {
       this.stopped = true
       return

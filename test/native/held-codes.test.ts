@@ -254,6 +254,7 @@ shimTest('held codes: while they are held nobody encodes, then the stream encode
   t.is(bed.encode(), EBUSY)
   const reserved = bed.workspace('reservedBytes')
   t.true(reserved >= up(32 * KIB) + up(16 * KIB), 'what is held stays reserved')
+  t.is(bed.lane.port.releaseCodecWorkspace(bed.lane.stream), EBUSY, 'nor is it given back')
   // Decoding has a workspace of its own.
   t.is(bed.lane.decode(3, [...bed.copy(0, 32 * KIB), ...bed.copy(1, 16 * KIB)]), 0)
   t.is(bed.lane.reap(1)[0]?.result, 0)
@@ -267,6 +268,8 @@ shimTest('held codes: while they are held nobody encodes, then the stream encode
   }
   t.is(bed.workspace('allocations'), allocations, 'the arena is the same one')
   t.is(bed.release(), 0)
+  t.is(bed.lane.port.releaseCodecWorkspace(bed.lane.stream), 0)
+  t.is(bed.workspace('heldBytes'), 0)
 })
 
 shimTest('held codes: a write under way keeps them, and the stream that has them', (t) => {

@@ -21,6 +21,7 @@ import { must } from './violation.js'
 
 const EINVAL = -22
 const EIO = -5
+const EBUSY = -16
 
 type CopyFault = (typeof COPY_FAULTS | typeof SCATTER_FAULTS | typeof PART_FAULTS)[number]
 
@@ -93,6 +94,8 @@ export class DeviceStream {
   inFlight = 0
   /** Of these, codings. */
   coding = 0
+  /** The codec keeps memory on the device: from its first coding on until it is released. */
+  holdsWorkspace = false
   completions = 0
   duplicates = 0
 
@@ -181,11 +184,19 @@ export class DeviceStream {
     const { device, memory, copyUs } = this.world
     const ranges = device.departCoded(memory, moves, toPages, toPages ? 'decoding' : 'encoding')
     this.coding++
+    this.holdsWorkspace = true
     this.queue(strike, tag, copyUs, () => {
       this.coding--
       device.arriveCoded(moves, ranges)
       return land()
     })
+    return 0
+  }
+
+  /** As Port.releaseCodecWorkspace. */
+  releaseWorkspace(): number {
+    if (this.coding > 0) return EBUSY
+    this.holdsWorkspace = false
     return 0
   }
 

@@ -63,7 +63,7 @@ export class Engaged {
   }
 
   copies(device: number, request: DramWorkerRequest): void {
-    if (request.kind === 'cancel' || request.kind === 'stop') return
+    if (request.kind !== 'save' && request.kind !== 'restore' && request.kind !== 'checksum') return
     const pieces: Piece[] = []
     const checksum = request.kind === 'checksum'
     each(request.list, checksum ? CHECKSUM.doubles : COPY.doubles, (field) => {

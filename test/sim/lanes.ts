@@ -59,6 +59,7 @@ function streamPort(stream: DeviceStream, results: Uint32Array) {
       stream.encode(tag, list, offset, count, results, base),
     decode: (_: number, tag: number, list: Float64Array, offset: number, count: number, base: number) =>
       stream.decode(tag, list, offset, count, results, base),
+    releaseCodecWorkspace: () => stream.releaseWorkspace(),
   }
 }
 

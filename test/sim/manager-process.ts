@@ -11,6 +11,7 @@ import { RouteCheck, WatchedSsdJobs } from './checks/routes.js'
 import type { StagingCheck } from './checks/staging.js'
 import { StepChecks } from './checks/steps.js'
 import { watchStorage } from './checks/storage.js'
+import { checkWorkspaces } from './checks/workspaces.js'
 import type { Clock } from './clock.js'
 import { Descriptors, type EngineMemory } from './descriptors.js'
 import { Device } from './device.js'
@@ -348,6 +349,7 @@ export class ManagerProcess implements ActorHost {
     this.machine.step(input, this.#effects)
     this.#checks.after(counted)
     if (counted) this.routes.mustHold()
+    if (counted) checkWorkspaces(this)
   }
 
   /** As src/manager/loop.ts performs a turn. */

@@ -105,6 +105,20 @@ export const CODEC_TWINS: readonly Planted[] = [
       new SpansMistaken(real, (last, before) => [...before, ...before.slice(0, 1), ...last.slice(1)]),
   },
   {
+    name: 'an engine leaves before what codecs hold for it was given back',
+    from: 2,
+    shows: /^D1: .* holds a workspace/,
+    context: ({ devices }) => {
+      for (const { workspaces } of devices) if (workspaces !== null) Object.assign(workspaces, { left: () => true })
+    },
+  },
+  {
+    name: 'a lane says that its workspace is gone and keeps it',
+    from: 2,
+    shows: /^D1: .* holds a workspace/,
+    dramWorker: (real) => new Hoarder(real),
+  },
+  {
     name: 'a codec without room has what is stored hidden',
     from: 54,
     shows: /^S3/,
@@ -121,6 +135,13 @@ export const CODEC_TWINS: readonly Planted[] = [
     },
   },
 ]
+
+/** Keeps what its codec holds. */
+class Hoarder extends Around<DramWorkerInput, DramWorkerEffect> {
+  protected pass(_: DramWorkerInput, effects: DramWorkerEffect[], out: DramWorkerEffect[]): void {
+    for (const effect of effects) if (effect.kind !== 'release-workspace') out.push(effect)
+  }
+}
 
 /** Hears of no decoding that failed. */
 class DeafToDecodings extends Around<DramWorkerInput, DramWorkerEffect> {

@@ -51,6 +51,8 @@ const GPU_DEVICE = 1
 /** The lanes of one process and every ring between them, as src/control wires the workers. */
 export class Wiring {
   readonly lanes: readonly LaneState[]
+  /** The lanes that copy and code for each device. */
+  readonly copying: readonly (readonly [DramWorkerLane, HostRestoreLane])[]
   /** The ssd-worker of the CUDA device; null without a cuFile route. */
   readonly staging: SsdWorkerLane | null
   readonly channels: Channel<never>[] = []
@@ -95,17 +97,18 @@ export class Wiring {
     )
     const staged = limits.manager.staging.length > 0
     this.staging = staged ? new SsdWorkerLane(process, limits, () => ssdToManager as Channel<SsdWorkerReply>) : null
+    this.copying = drams.map((dram, device) => [dram, restores[device] as HostRestoreLane])
     this.lanes = [...drams, ...restores, ...readers, ...writers, ...(this.staging === null ? [] : [this.staging])]
 
     dramToManager = drams.map(({ name }, device) =>
       this.#reply<DramWorkerReply>(`${name} to manager`, dramReplies, actor, (reply) => {
-        const offsets = reply.kind === 'stopped' ? [] : engaged.end(`d${device}/${reply.job}`)
+        const offsets = 'job' in reply ? engaged.end(`d${device}/${reply.job}`) : []
         damage.ofMemory(reply, offsets, () => step({ kind: 'dram-worker', device, reply }))
       }),
     )
     restoreToManager = restores.map(({ name }, device) =>
       this.#reply<HostRestoreReply>(`${name} to manager`, restoreReplies, actor, (reply) => {
-        if (reply.kind !== 'stopped') engaged.end(`h${device}/${reply.job}`)
+        if ('job' in reply) engaged.end(`h${device}/${reply.job}`)
         damage.ofGenerations(reply, () => step({ kind: 'host-restore', device, reply }))
       }),
     )

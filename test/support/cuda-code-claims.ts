@@ -161,7 +161,7 @@ export function declareCudaCodeClaims(declare: (title: string, body: Body) => vo
       t.is(port.releaseCodecWorkspace(stream), 0, 'there is nothing yet')
       let before = 0
       for (let round = 0; round < 3; round++) {
-        roundTrip(t, the)
+        the.roundTrip(t)
         const [, held = 0, allocations = 0] = the.workspace()
         t.true(held > 0 && allocations > before)
         t.is(port.releaseCodecWorkspace(stream), 0)

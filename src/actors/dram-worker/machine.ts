@@ -45,6 +45,8 @@ import { type PartsOptions, type QueuedPart, resultsOf, StreamParts } from './pa
  * - what a save says of a descriptor is what the stream said of it; a descriptor that it copied has 0 and 0;
  * - cancel changes nothing for a job that has ended, and nothing twice;
  * - a completion that names no part on the stream is counted and changes nothing;
+ * - what the codec holds is given back, once for each request, when nothing is on the stream; until then nothing more is
+ *   queued, so that jobs of a new rank keep nobody waiting;
  * - after `stop` nothing is queued, what has descriptors left (fenced jobs too) ends as `draining`; `stopped` is answered
  *   once, last.
  */
@@ -62,6 +64,8 @@ export class DramWorkerMachine {
   /** Parts of restores queued since the last part of a save or checksum. */
   #restoreBurst = 0
   #nowUs = 0
+  /** The workspace is asked for. */
+  #releasing = false
   #stopping = false
   #stopped = false
 
@@ -113,6 +117,7 @@ export class DramWorkerMachine {
       default:
         return unreachable(input)
     }
+    this.#releaseWhenEmpty(out)
     this.#queueInTurns(out)
     this.#gauge()
     this.#endWhenDrained(out)
@@ -133,6 +138,10 @@ export class DramWorkerMachine {
         for (const job of this.#jobs.filter((each) => each.id === request.job)) {
           this.#drop(job, ERROR_CODES.cancelled, out)
         }
+        return
+      case 'release-workspace':
+        invariant(!this.#releasing, 'a workspace is asked for once at a time')
+        this.#releasing = true
         return
       case 'stop':
         this.#stopping = true
@@ -182,8 +191,14 @@ export class DramWorkerMachine {
     if (job.over) this.#end(job, out)
   }
 
+  #releaseWhenEmpty(out: DramWorkerEffect[]): void {
+    if (!this.#releasing || this.inFlight > 0) return
+    this.#releasing = false
+    out.push({ kind: 'release-workspace' }, { kind: 'reply', reply: { kind: 'workspace-released' } })
+  }
+
   #queueInTurns(out: DramWorkerEffect[]): void {
-    while (this.#parts.freeCount > 0) {
+    while (!this.#releasing && this.#parts.freeCount > 0) {
       const turn = this.#nextTurn()
       const job = this.#jobs[turn]
       if (job === undefined) return
@@ -365,4 +380,5 @@ export type DramWorkerEffect =
     }
   | { readonly kind: 'poll-fence'; readonly job: number; readonly slots: number; readonly slot: number }
   | FinishSlot
+  | { readonly kind: 'release-workspace' }
   | { readonly kind: 'reply'; readonly reply: DramWorkerReply }

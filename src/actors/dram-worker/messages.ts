@@ -44,6 +44,8 @@ export type DramWorkerRequest =
     } & Finish)
   /** Parts not yet queued on the stream are dropped; what is queued drains; the job ends as cancelled. */
   | { readonly kind: 'cancel'; readonly job: number }
+  /** What the codec holds on the device is given back, as soon as nothing is on the stream; answered when it is. */
+  | { readonly kind: 'release-workspace' }
   | { readonly kind: 'stop' }
 
 export type DramWorkerReply =
@@ -66,6 +68,7 @@ export type DramWorkerReply =
       readonly latencyUs: number
       readonly list: List
     }
+  | { readonly kind: 'workspace-released' }
   | { readonly kind: 'stopped' }
 
 const SAVE = 1
@@ -73,10 +76,12 @@ const CHECKSUM = 2
 const RESTORE = 3
 const CANCEL = 4
 const STOP = 5
+const RELEASE_WORKSPACE = 6
 const SAVE_DONE = 1
 const CHECKSUM_DONE = 2
 const RESTORE_DONE = 3
 const STOPPED = 4
+const WORKSPACE_RELEASED = 5
 
 /** Slots that the tag can carry beside `more`. */
 const SLOTS_MAX = 2 ** 30
@@ -132,6 +137,9 @@ export const requestCodec: MessageCodec<DramWorkerRequest> = {
         record.kind = CANCEL
         record.fields[0] = message.job
         return
+      case 'release-workspace':
+        record.kind = RELEASE_WORKSPACE
+        return
       case 'stop':
         record.kind = STOP
         return
@@ -154,6 +162,8 @@ export const requestCodec: MessageCodec<DramWorkerRequest> = {
         }
       case CANCEL:
         return { kind: 'cancel', job: fieldOf(record, 0) }
+      case RELEASE_WORKSPACE:
+        return { kind: 'release-workspace' }
       case STOP:
         return { kind: 'stop' }
       default:
@@ -186,6 +196,9 @@ export const replyCodec: MessageCodec<DramWorkerReply> = {
         record.fields[3] = message.latencyUs
         record.list = message.list
         return
+      case 'workspace-released':
+        record.kind = WORKSPACE_RELEASED
+        return
       case 'stopped':
         record.kind = STOPPED
         return
@@ -202,6 +215,8 @@ export const replyCodec: MessageCodec<DramWorkerReply> = {
         return { kind: 'checksum-done', job, status, list }
       case RESTORE_DONE:
         return { kind: 'restore-done', job, status, bytes: fieldOf(record, 2), latencyUs: fieldOf(record, 3), list }
+      case WORKSPACE_RELEASED:
+        return { kind: 'workspace-released' }
       case STOPPED:
         return { kind: 'stopped' }
       default:

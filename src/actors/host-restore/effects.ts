@@ -1,3 +1,4 @@
+import { releaseWorkspace } from '../../binding/codec-workspace.js'
 import type { Port } from '../../binding/port.js'
 import type { Native } from '../../binding/surface.js'
 import { unreachable } from '../../shared/base/invariant.js'
@@ -40,6 +41,9 @@ export function perform(sinks: HostRestoreSinks, effect: HostRestoreEffect): Hos
       return { kind: 'fence-read', job: effect.job, value: sinks.native.slotFence(effect.slots, effect.slot) }
     case 'finish-slot':
       writeSlotResult(sinks.native, effect)
+      return null
+    case 'release-workspace':
+      releaseWorkspace(sinks.port, sinks.stream)
       return null
     case 'reply':
       sinks.client.send(effect.reply)

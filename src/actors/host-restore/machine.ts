@@ -46,6 +46,8 @@ import { type AskReader, OutstandingReads, type OutstandingReadsOptions } from '
  *   written; the slot is finished once, immediately before the one reply, unless the reply names damaged generations:
  *   then the manager hides them first and finishes the slot itself, so that no client asks again and finds them;
  * - a read-done or completion that names nothing in flight is counted and changes nothing;
+ * - what the codec holds is given back, once for each request, when nothing is on the stream; until then no part is
+ *   queued;
  * - after `stop` nothing is started, what is not wholly on the stream ends as `draining`; `stopped` comes once, last.
  */
 export class HostRestoreMachine {
@@ -61,6 +63,8 @@ export class HostRestoreMachine {
   readonly #fences = new FenceWaits<RestoreJob>()
   readonly #parts: CopyParts
   #nowUs = 0
+  /** The workspace is asked for. */
+  #releasing = false
   #stopping = false
   #stopped = false
 
@@ -117,6 +121,7 @@ export class HostRestoreMachine {
 
   /** Starts what the inputs of this turn made possible: granules that landed together travel in one part. */
   settle(out: HostRestoreEffect[]): void {
+    this.#releaseWhenEmpty(out)
     this.#startCopies(out)
     this.#startReads(out)
     this.#gauge()
@@ -133,6 +138,10 @@ export class HostRestoreMachine {
         if (job !== undefined) this.#drop(job, ERROR_CODES.cancelled, out)
         return
       }
+      case 'release-workspace':
+        invariant(!this.#releasing, 'a workspace is asked for once at a time')
+        this.#releasing = true
+        return
       case 'stop':
         this.#stopping = true
         for (const job of [...this.#jobs.values()]) {
@@ -215,8 +224,14 @@ export class HostRestoreMachine {
 
   // Copies
 
+  #releaseWhenEmpty(out: HostRestoreEffect[]): void {
+    if (!this.#releasing || this.inFlight > 0) return
+    this.#releasing = false
+    out.push({ kind: 'release-workspace' }, { kind: 'reply', reply: { kind: 'workspace-released' } })
+  }
+
   #startCopies(out: HostRestoreEffect[]): void {
-    while (this.#copiers.length > 0 && this.#parts.freeCount > 0) {
+    while (!this.#releasing && this.#copiers.length > 0 && this.#parts.freeCount > 0) {
       const job = this.#copiers.shift() as RestoreJob
       out.push(this.#parts.take(job, this.#nowUs))
       if (job.readyCount > 0) this.#copiers.push(job)
@@ -359,6 +374,7 @@ export type HostRestoreEffect =
   | CopyPart
   | { readonly kind: 'poll-fence'; readonly job: number; readonly slots: number; readonly slot: number }
   | FinishSlot
+  | { readonly kind: 'release-workspace' }
   | { readonly kind: 'reply'; readonly reply: HostRestoreReply }
 
 function remove<T>(list: T[], item: T): void {

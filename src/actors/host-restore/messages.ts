@@ -22,6 +22,8 @@ export type HostRestoreRequest =
     } & Finish)
   /** Nothing new starts; submitted reads and copies drain; the job ends as cancelled. */
   | { readonly kind: 'cancel'; readonly job: number }
+  /** As the dram-worker's. */
+  | { readonly kind: 'release-workspace' }
   | { readonly kind: 'stop' }
 
 export type HostRestoreReply =
@@ -41,13 +43,16 @@ export type HostRestoreReply =
       readonly latencyUs: number
       readonly list: List
     }
+  | { readonly kind: 'workspace-released' }
   | { readonly kind: 'stopped' }
 
 const RESTORE = 1
 const CANCEL = 2
 const STOP = 3
+const RELEASE_WORKSPACE = 4
 const RESTORE_DONE = 1
 const STOPPED = 2
+const WORKSPACE_RELEASED = 3
 
 /** Fields: job and finish as the dram-worker has them, then bytes and admission. */
 export const requestCodec: MessageCodec<HostRestoreRequest> = {
@@ -63,6 +68,9 @@ export const requestCodec: MessageCodec<HostRestoreRequest> = {
       case 'cancel':
         record.kind = CANCEL
         record.fields[0] = message.job
+        return
+      case 'release-workspace':
+        record.kind = RELEASE_WORKSPACE
         return
       case 'stop':
         record.kind = STOP
@@ -81,6 +89,8 @@ export const requestCodec: MessageCodec<HostRestoreRequest> = {
         }
       case CANCEL:
         return { kind: 'cancel', job: fieldOf(record, 0) }
+      case RELEASE_WORKSPACE:
+        return { kind: 'release-workspace' }
       case STOP:
         return { kind: 'stop' }
       default:
@@ -103,6 +113,9 @@ export const replyCodec: MessageCodec<HostRestoreReply> = {
         record.fields[5] = message.latencyUs
         record.list = message.list
         return
+      case 'workspace-released':
+        record.kind = WORKSPACE_RELEASED
+        return
       case 'stopped':
         record.kind = STOPPED
         return
@@ -121,6 +134,8 @@ export const replyCodec: MessageCodec<HostRestoreReply> = {
           latencyUs: fieldOf(record, 5),
           list: record.list,
         }
+      case WORKSPACE_RELEASED:
+        return { kind: 'workspace-released' }
       case STOPPED:
         return { kind: 'stopped' }
       default:

@@ -15,7 +15,6 @@ export const CONTENT_GAUGES: ReadonlySet<string> = new Set([
   'orbitkv_pool_used_bytes_peak',
   'orbitkv_cache_protected_bytes',
   'orbitkv_warmup_pending_bytes',
-  'orbitkv_storage_codec_workspace_bytes',
   'orbitkv_hll_cardinality',
   'orbitkv_hll_total_requests',
   'orbitkv_hll_estimated_hit_rate',

@@ -3,7 +3,7 @@ import { endLease, endQuery } from '../query/ending.js'
 import { endSpeculation } from '../query/speculation.js'
 import { releaseRank } from '../register/release.js'
 import { reply } from './replies.js'
-import type { Session } from './session.js'
+import type { RankHold, Session } from './session.js'
 
 /** The peer is gone. Its interests end now; what it submitted drains; then its memory is unmapped. */
 export function disconnect(context: Context, session: Session): void {
@@ -35,6 +35,7 @@ export function settle(context: Context, session: Session): void {
   if (session.phase !== 'leaving' || session.operations.size > 0 || !context.sessions.has(session)) return
   // Staging may still be registered over the rank's pages: they stay mapped until its worker has closed.
   if (session.hold !== null && session.hold.lanes.ssd?.left(session.hold) === false) return
+  if (session.hold !== null && !workspacesLeft(context, session.hold)) return
   releaseRank(context, session)
   if (session.connected) {
     if (session.unregister === null) return
@@ -46,4 +47,18 @@ export function settle(context: Context, session: Session): void {
     return
   }
   context.sessions.remove(session)
+}
+
+/** What a rank's leaving waited for in a lane has ended. */
+export function holdLeft(context: Context, hold: object): void {
+  for (const session of [...context.sessions]) if (session.hold === hold) settle(context, session)
+}
+
+/** The last rank on a device leaves when the lanes there have given back what codecs hold. */
+function workspacesLeft({ sessions }: Context, hold: RankHold): boolean {
+  const { workspaces } = hold.lanes
+  if (workspaces === null) return true
+  let ranks = 0
+  for (const other of sessions) if (other.hold?.lanes === hold.lanes) ranks += 1
+  return workspaces.left(hold, ranks)
 }

@@ -35,6 +35,7 @@ type Command =
   | { act: 'fence'; pick: number }
   | { act: 'cancel'; pick: number }
   | { act: 'tick'; us: number }
+  | { act: 'release' }
 
 type Failure = 'none' | 'device' | 'memory'
 const ERRNO = { none: 0, device: -5, memory: -12 } as const
@@ -64,6 +65,7 @@ const command: fc.Arbitrary<Command> = fc.oneof(
   fc.record({ act: fc.constant('fence' as const), pick: fc.nat({ max: 99 }) }),
   fc.record({ act: fc.constant('cancel' as const), pick: fc.nat({ max: 99 }) }),
   fc.record({ act: fc.constant('tick' as const), us: fc.nat({ max: 5000 }) }),
+  fc.record({ act: fc.constant('release' as const) }),
 )
 
 type Part = Extract<DramWorkerEffect, { readonly doubles: Float64Array }>
@@ -100,6 +102,8 @@ class Run {
   strays = 0
   stopRequested = false
   stoppedReplies = 0
+  /** The workspace is asked for; given back and not yet answered. */
+  release: 'no' | 'asked' | 'done' = 'no'
 
   constructor(make: (results: Uint32Array, tally: PlainTally) => Machine) {
     this.machine = make(this.results, this.tally)
@@ -150,6 +154,11 @@ class Run {
         demand(effect.bytes === (effect.errorCode === 0 ? BYTES : 0), 'bytes are those restored')
         return
       }
+      case 'release-workspace':
+        demand(this.release === 'asked', 'a workspace is given back once, when it was asked for')
+        demand(this.stream.inFlight.length === 0, 'a workspace is given back when nothing is on the stream')
+        this.release = 'done'
+        return
       case 'reply':
         return this.#answered(effect.reply)
     }
@@ -157,6 +166,7 @@ class Run {
 
   #queued(part: Part): void {
     demand(!this.stopRequested, 'nothing is queued after stop')
+    demand(this.#answeredRelease, 'nothing is queued while a workspace is asked for')
     const sum = part.kind === 'checksum'
     const coded = part.kind === 'encode' || part.kind === 'decode'
     const doubles = sum ? CHECKSUM.doubles : COPY.doubles
@@ -193,6 +203,11 @@ class Run {
   }
 
   #answered(reply: (DramWorkerEffect & { kind: 'reply' })['reply']): void {
+    if (reply.kind === 'workspace-released') {
+      demand(this.release === 'done', 'the answer follows what it says')
+      this.release = 'no'
+      return
+    }
     if (reply.kind === 'stopped') {
       demand(this.stopRequested && this.open.size === 0, 'stopped comes after every reply')
       this.stoppedReplies += 1
@@ -279,10 +294,23 @@ class Run {
         )
         return
       }
+      case 'release':
+        return this.#askForWorkspace()
       case 'tick':
         this.nowUs += command.us
         return this.feed({ kind: 'tick', nowUs: this.nowUs })
     }
+  }
+
+  #askForWorkspace(): void {
+    if (this.release !== 'no') return
+    this.release = 'asked'
+    this.feed({ kind: 'request', request: { kind: 'release-workspace' } })
+    demand(this.#answeredRelease || this.stream.inFlight.length > 0, 'it waits for parts on the stream only')
+  }
+
+  get #answeredRelease(): boolean {
+    return this.release === 'no'
   }
 
   #open(kind: Known['kind'], count: number, fence: number, coded = 0): number {
@@ -368,6 +396,7 @@ class Run {
     }
     demand(this.machine.stopped === this.stopRequested, 'stops when asked')
     demand(this.stoppedReplies === (this.stopRequested ? 1 : 0), 'stopped is answered once')
+    demand(this.release === 'no', 'who asked for the workspace is answered')
   }
 }
 
@@ -432,6 +461,35 @@ test('dram-worker: finishes each job once, after its last part, and drains', (t)
   t.pass()
 })
 
+test('dram-worker: the property catches a twin that gives a workspace back under its parts', (t) => {
+  class Early extends Twin {
+    override step(input: DramWorkerInput, out: DramWorkerEffect[]): void {
+      super.step(input, out)
+      if (input.kind !== 'request' || input.request.kind !== 'release-workspace' || out.length > 0) return
+      out.push({ kind: 'release-workspace' })
+    }
+  }
+  const found = fc.check(
+    property((results, tally) => new Early(results, tally)),
+    { numRuns: 600, seed: 20261129 },
+  )
+  t.regex(String(found.errorInstance), /nothing is on the stream/)
+})
+
+test('dram-worker: a job that comes while the workspace is asked for is carried out after it was given back', (t) => {
+  const machine = new DramWorkerMachine(OPTIONS, new Uint32Array(RESULTS), new PlainTally())
+  const out: DramWorkerEffect[] = []
+  const kinds = () => out.splice(0).map((effect) => (effect.kind === 'reply' ? effect.reply.kind : effect.kind))
+  machine.step(restore(1, 1, 0), out)
+  const [first] = out
+  t.deepEqual(kinds(), ['copy'])
+  machine.step({ kind: 'request', request: { kind: 'release-workspace' } }, out)
+  machine.step(restore(2, 1, 0), out)
+  t.deepEqual(kinds(), [])
+  machine.step({ kind: 'stream-completed', tag: first?.kind === 'copy' ? first.tag : -1, result: 0 }, out)
+  t.deepEqual(kinds(), ['finish-slot', 'restore-done', 'release-workspace', 'workspace-released', 'copy'])
+})
+
 test('dram-worker: the property catches a twin that finishes a cancelled slot while its parts run', (t) => {
   class Hasty extends Twin {
     override step(input: DramWorkerInput, out: DramWorkerEffect[]): void {
@@ -488,7 +546,7 @@ test('dram-worker: the property catches a twin that takes a refused decoding for
   }
   const found = fc.check(
     property((results, tally) => new Trusting(results, tally)),
-    { numRuns: 600, seed: 20261130 },
+    { numRuns: 2400, seed: 20261130 },
   )
   t.regex(String(found.errorInstance), /only a healthy job queues|the answer says what happened|named? .*damage/)
 })
@@ -512,7 +570,7 @@ test('dram-worker: the property catches a twin that finishes the slot of a resto
   }
   const found = fc.check(
     property((results, tally) => new Early(results, tally)),
-    { numRuns: 600, seed: 20261130 },
+    { numRuns: 2400, seed: 20261130 },
   )
   t.regex(String(found.errorInstance), /unless that names damage/)
 })
@@ -531,7 +589,7 @@ test('dram-worker: the property catches a twin that reads what was stored a plac
   }
   const found = fc.check(
     property((results, tally) => new Shifted(results, tally)),
-    { numRuns: 600, seed: 20261130 },
+    { numRuns: 2400, seed: 20261130 },
   )
   t.true(found.failed)
   t.regex(String(found.errorInstance), /what was stored|damage|checksum|says what happened/)

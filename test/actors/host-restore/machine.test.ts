@@ -61,6 +61,7 @@ type Command =
   | { act: 'fence'; pick: number }
   | { act: 'cancel'; pick: number }
   | { act: 'tick'; us: number }
+  | { act: 'release' }
 
 const source = fc.record({
   generation: fc.nat({ max: 9 }),
@@ -107,6 +108,7 @@ const command: fc.Arbitrary<Command> = fc.oneof(
   fc.record({ act: fc.constant('fence' as const), pick: fc.nat({ max: 99 }) }),
   fc.record({ act: fc.constant('cancel' as const), pick: fc.nat({ max: 99 }) }),
   fc.record({ act: fc.constant('tick' as const), us: fc.nat({ max: 5000 }) }),
+  fc.record({ act: fc.constant('release' as const) }),
 )
 
 type Part = Extract<HostRestoreEffect, { readonly doubles: Float64Array }>
@@ -172,6 +174,8 @@ class Run {
   strays = 0
   stopRequested = false
   stoppedReplies = 0
+  /** The workspace is asked for; given back and not yet answered. */
+  release: 'no' | 'asked' | 'done' = 'no'
 
   constructor(make: Make) {
     this.machine = make(this.tally, this.results)
@@ -219,6 +223,11 @@ class Run {
         demand(effect.firstFailed === (known.firstFailed < 0 ? NONE_FAILED : known.firstFailed), 'the block is named')
         return
       }
+      case 'release-workspace':
+        demand(this.release === 'asked', 'a workspace is given back once, when it was asked for')
+        demand(this.stream.inFlight.length === 0, 'a workspace is given back when nothing is on the stream')
+        this.release = 'done'
+        return
       case 'reply':
         return this.#answered(effect.reply)
     }
@@ -257,6 +266,17 @@ class Run {
     demand(generations.size <= 16, 'at most 16 generations a batch')
   }
 
+  #askForWorkspace(): void {
+    if (this.release !== 'no') return
+    this.release = 'asked'
+    this.feed({ kind: 'request', request: { kind: 'release-workspace' } })
+    demand(this.#answeredRelease || this.stream.inFlight.length > 0, 'it waits for parts on the stream only')
+  }
+
+  get #answeredRelease(): boolean {
+    return this.release === 'no'
+  }
+
   #demandFree(offset: number, bytes: number): void {
     const inside = offset >= WINDOW.windowOffsetBytes && offset + bytes <= WINDOW.windowOffsetBytes + WINDOW.windowBytes
     demand(inside && offset % PAGE_BYTES === 0, 'a read lands in the window')
@@ -267,6 +287,7 @@ class Run {
   }
 
   #queuedPart(part: Part): void {
+    demand(this.#answeredRelease, 'nothing is queued while a workspace is asked for')
     const max = part.kind === 'copy' ? OPTIONS.partDescriptors : OPTIONS.codedDescriptors
     demand(part.count >= 1 && part.count <= max, 'a part is bounded and not empty')
     if (part.kind === 'decode') {
@@ -312,6 +333,11 @@ class Run {
   }
 
   #answered(reply: (HostRestoreEffect & { kind: 'reply' })['reply']): void {
+    if (reply.kind === 'workspace-released') {
+      demand(this.release === 'done', 'the answer follows what it says')
+      this.release = 'no'
+      return
+    }
     if (reply.kind === 'stopped') {
       demand(this.stopRequested && this.open.size === 0, 'stopped comes after every reply')
       this.stoppedReplies += 1
@@ -360,6 +386,8 @@ class Run {
         demand(known.readsInFlight + known.partsInFlight > 0, 'a cancelled job waits for what is in flight only')
         return
       }
+      case 'release':
+        return this.#askForWorkspace()
       case 'tick':
         this.nowUs += command.us
         return this.feed({ kind: 'tick', nowUs: this.nowUs })
@@ -514,6 +542,7 @@ class Run {
     }
     demand(this.machine.stopped === this.stopRequested, 'stops when asked')
     demand(this.stoppedReplies === (this.stopRequested ? 1 : 0), 'stopped is answered once')
+    demand(this.release === 'no', 'who asked for the workspace is answered')
   }
 }
 
@@ -630,7 +659,7 @@ test('host-restore: the property catches a twin that takes a refused decoding fo
   }
   const found = fc.check(
     property((tally, results) => new Trusting(tally, results)),
-    { numRuns: 500, seed: 20261130 },
+    { numRuns: 2400, seed: 20261130 },
   )
   t.regex(String(found.errorInstance), /violated/)
 })
@@ -643,7 +672,7 @@ test('host-restore: the property catches a twin that blames the disk for a works
   }
   const found = fc.check(
     property((tally, results) => new Blaming(tally, results)),
-    { numRuns: 500, seed: 20261130 },
+    { numRuns: 2400, seed: 20261130 },
   )
   t.regex(String(found.errorInstance), /violated/)
 })
