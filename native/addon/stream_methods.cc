@@ -109,6 +109,11 @@ std::optional<StreamOptions> ReadStreamOptions(napi_env env, napi_value options)
     if (!bytes) return std::nullopt;
     read.codec_budget_bytes = *bytes;
   }
+  if (const auto given = Given(env, options, "codecStagingBudgetBytes")) {
+    const auto bytes = ReadWithin(env, *given, 0, kCodecBudgetBytesMax);
+    if (!bytes) return std::nullopt;
+    read.codec_staging_budget_bytes = *bytes;
+  }
   return read;
 }
 
@@ -155,7 +160,7 @@ napi_value OpenStream(napi_env env, napi_callback_info call) {
         env, "openStream",
         "options: transfer auto, direct or kernel, blocks 1 to 1024, tileBytes 512 to "
         "2^20, timed a boolean, gather rounds or warps, descriptors mapped or fed, "
-        "ansArrays mapped, fed or split, codecBudgetBytes 0 to 2^40");
+        "ansArrays mapped, fed or split, codecBudgetBytes and codecStagingBudgetBytes 0 to 2^40");
   return Guarded(env, [&] {
     Device& device = *ordinal == kHostDevice ? HostDevice() : cuda::OpenDevice(*ordinal);
     return Int32(env, port->OpenStream(device, *options));

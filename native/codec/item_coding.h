@@ -55,6 +55,11 @@ constexpr bool SavesEnough(uint64_t stored, uint64_t bytes) {
   return AlignCoded(stored) * 8 <= AlignCoded(bytes) * 7;
 }
 
+/// The most bytes that SavesEnough() lets a coding have, in whole multiples of kCodedAlign.
+constexpr uint64_t KeptBytesMax(uint64_t bytes) {
+  return AlignCoded(bytes) * 7 / 8 / kCodedAlign * kCodedAlign;
+}
+
 /// One ITEM_CODING; nothing when a field is no number of its kind. Says nothing of an item.
 std::optional<ItemCoding> ReadItemCoding(std::span<const double> fields);
 

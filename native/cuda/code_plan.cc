@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 
-
 namespace orbitkv::cuda {
 namespace {
 
@@ -37,6 +36,7 @@ uint64_t TempBytes(const CodeMeans& means, AnsCodes::Type type, size_t count, ui
 bool PlaceAns(const CodeStep& step, const CodeMeans& means, Placed* placed) {
   const bool encodes = means.direction == CodeDirection::kEncode;
   if (means.ans == nullptr) return encodes;
+  if (encodes && !CanBeDecoded(step, means)) return true;
   const AnsCodes::Type type = TypeOf(step.item->coding);
   const uint64_t bytes = step.item->bytes;
   uint64_t slot = 0;
@@ -65,7 +65,8 @@ uint64_t LongestOf(std::span<const CodeStep> steps, AnsCodes::Type type) {
 /// memory that so many need.
 void BeginAns(CodeBatch& batch, std::span<const CodeStep> left, const Placed& placed,
               const CodeMeans& means) {
-  const uint64_t longest = LongestOf(left, *placed.ans);
+  const bool encodes = means.direction == CodeDirection::kEncode;
+  const uint64_t longest = encodes ? left[0].item->bytes : LongestOf(left, *placed.ans);
   uint64_t chunks = std::min(AnsCodes::kChunksMax, left.size());
   uint64_t temp = 0;
   for (; chunks > 1; chunks /= 2) {
@@ -77,6 +78,8 @@ void BeginAns(CodeBatch& batch, std::span<const CodeStep> left, const Placed& pl
   // One alone was found to fit.
   if (chunks == 1) temp = TempBytes(means, *placed.ans, 1, left[0].item->bytes);
   batch.ans = placed.ans;
+  batch.chunk_bytes_max = longest;
+  batch.chunk_room_bytes = encodes ? placed.slot_bytes : 0;
   batch.temp_bytes = temp;
   batch.chunks_max = static_cast<uint32_t>(chunks);
   batch.arena_bytes += temp;
@@ -87,7 +90,8 @@ bool Place(const CodeStep& step, const CodeMeans& means, Placed* placed) {
   const ItemCoding& coding = step.item->coding;
   const bool encodes = means.direction == CodeDirection::kEncode;
   if (coding.format == ItemFormat::kAns) return PlaceAns(step, means, placed);
-  placed->coded = encodes ? IsWorthCoding(step) : step.stored == CodedBytes(step);
+  placed->coded =
+      encodes ? IsWorthCoding(step) && CanBeDecoded(step, means) : step.stored == CodedBytes(step);
   if (!placed->coded) return true;
   const uint64_t bytes = AlignCoded(CodedBytes(step));
   placed->slot_bytes = means.inside ? 0 : bytes;
@@ -109,7 +113,9 @@ bool Joins(const CodeBatch& batch, const CodeStep& step, const Placed& placed,
   const size_t program = CodeKernels::ProgramOf(step.item->coding);
   if (batch.on_device() && placed.ans)
     return batch.ans == placed.ans && batch.units < batch.chunks_max &&
-           batch.arena_bytes + placed.slot_bytes <= means.budget_bytes;
+           step.item->bytes <= batch.chunk_bytes_max &&
+           batch.arena_bytes + std::max(placed.slot_bytes, batch.chunk_room_bytes) <=
+               means.budget_bytes;
   if (batch.on_device())
     return (!placed.coded || batch.program == program || batch.units == 0) &&
            batch.arena_bytes + placed.slot_bytes <= means.budget_bytes;
@@ -143,7 +149,7 @@ void AddAns(CodeBatch& batch, const CodeStep& step, const Placed& placed, const 
   batch.items.push_back(DescribeItem(step.item->coding, Address(step.page), at, step.item->bytes,
                                      stored, AlignCoded(stored), batch.units));
   ++batch.units;
-  batch.arena_bytes += placed.slot_bytes;
+  batch.arena_bytes += encodes ? batch.chunk_room_bytes : placed.slot_bytes;
   if (!encodes && !in_place) batch.runs.push_back({at, Address(step.coded), stored});
 }
 
@@ -183,6 +189,21 @@ void FinishFp8(CodeBatch& batch, const CodeMeans& means) {
 bool IsWorthCoding(const CodeStep& step) {
   const uint64_t stored = CodedBytes(step);
   return stored <= step.stored && SavesEnough(stored, step.item->bytes);
+}
+
+bool CanBeDecoded(const CodeStep& step, const CodeMeans& means) {
+  const ItemCoding& coding = step.item->coding;
+  const auto& staging = means.staging_budget_bytes;
+  const uint64_t least = std::min(means.budget_bytes, staging.value_or(means.budget_bytes));
+  const auto fits = [](uint64_t bytes, uint64_t budget) {
+    return bytes <= budget && CodeBatch::kHeadBytes <= budget - bytes;
+  };
+  if (coding.format ==
+      ItemFormat::kFp8)  // by the processor where the device lacks room, but not in a slot
+    return !staging || (fits(0, *staging) && means.programs[CodeKernels::kFp8]);
+  if (coding.format != ItemFormat::kAns) return fits(AlignCoded(CodedBytes(step)), least);
+  const uint64_t temp = means.ans->DecodeTempBytes(TypeOf(coding), 1, step.item->bytes);
+  return temp <= least && fits(AlignCoded(temp) + KeptBytesMax(step.item->bytes), least);
 }
 
 int PlanCodes(std::span<const CodeStep> steps, const CodeMeans& means,

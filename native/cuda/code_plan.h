@@ -41,6 +41,10 @@ struct CodeBatch {
   std::optional<AnsCodes::Type> ans;
   uint64_t temp_bytes = 0;
   uint32_t chunks_max = 0;
+  /// The longest of its chunks; and where it is encoded, the room of each, which nvCOMP wants to be
+  /// that of the longest.
+  uint64_t chunk_bytes_max = 0;
+  uint64_t chunk_room_bytes = 0;
   /// Lengths are known, of ANS that is encoded.
   bool sized = false;
   /// How many powers of x FP8 sums with.
@@ -73,6 +77,9 @@ struct CodeBatch {
 struct CodeMeans {
   CodeDirection direction = CodeDirection::kEncode;
   uint64_t budget_bytes = 0;
+  /// When encoding: of the streams of staging slots, where what is encoded may be decoded too;
+  /// nothing where there are none.
+  std::optional<uint64_t> staging_budget_bytes;
   /// Of the processor's buffer.
   uint64_t buffer_bytes = 0;
   /// The pool is on the device: codings are made and read where they are.
@@ -90,8 +97,14 @@ constexpr bool DecodesInPlace(const CodeStep& step, bool inside) {
 
 /// Whether an item may be stored as its coding, for what is known before that is made.
 bool IsWorthCoding(const CodeStep& step);
+/// Whether every stream that may have to decode an item, when it is encoded now, has room for that:
+/// one with the budget of this stream, and those of staging slots. The budgets of a Manager stay
+/// what they are, so that what is stored can always be restored, as long as the driver gives
+/// memory.
+bool CanBeDecoded(const CodeStep& step, const CodeMeans& means);
 /// Cuts a job into batches, in its order; of neighbours that one program codes, at most
-/// kCodeItemsMax together. An item that is not worth coding, or whose bytes are too few or too many
+/// kCodeItemsMax together. An item that is not worth coding,
+/// or that could not be decoded again, or whose bytes are too few or too many
 /// to be its coding, is in a batch with no units. -ENOMEM: one has no place within the budget.
 int PlanCodes(std::span<const CodeStep> steps, const CodeMeans& means,
               std::vector<CodeBatch>* batches);

@@ -62,8 +62,7 @@ CudaStream::CudaStream(CudaDevice& device, StreamContext context, const StreamOp
     run_sums_.emplace(device_, *kernels_);
     device_sums_.emplace(device_, *run_sums_, *arena_);
   }
-  codes_.emplace(device_, run_sums_ ? &*run_sums_ : nullptr, *arena_,
-                 options_.codec_budget_bytes, options_.ans_arrays);
+  codes_.emplace(device_, run_sums_ ? &*run_sums_ : nullptr, *arena_, options_);
   hold_.emplace(codes_->encoding());
 }
 

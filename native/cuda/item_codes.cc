@@ -50,14 +50,15 @@ static_assert(CodeBatch::kHeadBytes <= TileArena::kRegionBytesMax);
 static_assert(kCodedBytesMax <= Crc32Run::kBytesMax);
 
 ItemCodes::ItemCodes(CudaDevice& device, RunSums* sums, TileArena& arena,
-                     uint64_t budget_bytes, AnsPlaces ans_places)
+                     const StreamOptions& options)
     : device_(device),
       driver_(device.driver()),
       sums_(sums),
       arena_(arena),
-      ans_places_(ans_places),
-      encoding_(device, budget_bytes),
-      decoding_(device, budget_bytes) {}
+      ans_places_(options.ans_arrays),
+      staging_budget_bytes_(options.codec_staging_budget_bytes),
+      encoding_(device, options.codec_budget_bytes),
+      decoding_(device, options.codec_budget_bytes) {}
 
 ItemCodes::~ItemCodes() { FreeBuffer(); }
 
@@ -77,6 +78,7 @@ int ItemCodes::Prepare(CodeWork& work) {
   CodeMeans means;
   means.direction = work.direction;
   means.budget_bytes = workspace(work.direction).budget_bytes();
+  means.staging_budget_bytes = staging_budget_bytes_;
   means.buffer_bytes = kBufferBytes;
   means.inside = work.inside;
   if (const nvcomp::Functions* nvcomp = nvcomp::Library::Instance().functions();
@@ -271,8 +273,7 @@ Result ItemCodes::LaunchSums(StreamPointer stream, std::span<std::byte> room, co
   }
   const size_t bytes = words + sums.count() * sizeof(Crc32Run);
   arena_.Commit(bytes);
-  const Result fed =
-      driver_.cuMemcpyHtoDAsync(batch.FlagsAt(space), room.data(), bytes, stream);
+  const Result fed = driver_.cuMemcpyHtoDAsync(batch.FlagsAt(space), room.data(), bytes, stream);
   if (fed != kSuccess || sums.count() == 0) return fed;
   return sums_->Launch(stream, batch.RunsAt(space), sums, batch.SumsAt(space));
 }

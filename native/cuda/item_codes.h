@@ -54,8 +54,7 @@ class ItemCodes {
   static constexpr uint64_t kBufferBytes = uint64_t{16} << 20;
 
   /// `sums` is null where there are no kernels: then the processor codes alone.
-  ItemCodes(CudaDevice& device, RunSums* sums, TileArena& arena, uint64_t budget_bytes,
-            AnsPlaces ans_places);
+  ItemCodes(CudaDevice& device, RunSums* sums, TileArena& arena, const StreamOptions& options);
   ItemCodes(const ItemCodes&) = delete;
   ItemCodes& operator=(const ItemCodes&) = delete;
   ~ItemCodes();
@@ -141,6 +140,7 @@ class ItemCodes {
   RunSums* sums_;
   TileArena& arena_;
   const AnsPlaces ans_places_;
+  const std::optional<uint64_t> staging_budget_bytes_;
   CodeWorkspace encoding_;
   CodeWorkspace decoding_;
   std::byte* buffer_ = nullptr;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -43,6 +44,8 @@ struct StreamOptions {
   bool timed = false;
   /// Device memory that each direction of the codec may hold.
   uint64_t codec_budget_bytes = uint64_t{64} << 20;
+  /// The same of streams of staging slots that may decode what this one encodes.
+  std::optional<uint64_t> codec_staging_budget_bytes;
   Gather gather = Gather::kRounds;
   Descriptors descriptors = Descriptors::kMapped;
   AnsPlaces ans_arrays = AnsPlaces::kOwn;

@@ -20,6 +20,11 @@ export interface StreamOptions {
   readonly ansArrays?: AnsArrays
   /** Device memory that encode() may hold, and decode() as much again; 64 MiB by default, 0 for none. */
   readonly codecBudgetBytes?: number
+  /**
+   * The same of the streams of staging slots that may decode what this one encodes; absent: there are none. encode()
+   * takes nothing that does not fit there, and in its own budget, when it is decoded.
+   */
+  readonly codecStagingBudgetBytes?: number
 }
 
 /** By rounds of a block that fetches descriptors for all its warps (default), or each warp by itself. */

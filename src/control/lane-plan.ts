@@ -3,7 +3,12 @@ import { DRAM_WORKER_ENTRY, DRAM_WORKER_LAYOUT, type DramWorkerParams } from '..
 import { HOST_READER_ENTRY, HOST_READER_LAYOUT, type HostReaderParams } from '../actors/host-reader/params.js'
 import { HOST_RESTORE_ENTRY, HOST_RESTORE_LAYOUT, type HostRestoreParams } from '../actors/host-restore/params.js'
 import { Wiring } from '../actors/runtime/wiring.js'
-import { SSD_WORKER_ENTRY, SSD_WORKER_LAYOUT, type SsdWorkerParams } from '../actors/ssd-worker/params.js'
+import {
+  SSD_WORKER_ENTRY,
+  SSD_WORKER_LAYOUT,
+  type SsdWorkerParams,
+  streamBudgetBytes,
+} from '../actors/ssd-worker/params.js'
 import { JOIN_BYTES_MAX, WRITEBACK_ENTRY, WRITEBACK_LAYOUT, type WritebackParams } from '../actors/writeback/params.js'
 import { ACTOR } from '../manager/params.js'
 import { managerLayout } from '../manager/series.js'
@@ -66,6 +71,8 @@ export function spawnLanes(crew: Crew, memory: Memory, report: StartReport): voi
   const devices = report.devices.map(({ name }) => name)
   const common = { pool: memory.report.pool, io: config.io } as const
   const codec = isCoding(config.codec) ? { codecBudgetBytes: config.codecBudgetBytes } : {}
+  const isStaged = isCoding(config.codec) && report.staging.length > 0
+  const staged = isStaged ? { codecStagingBudgetBytes: streamBudgetBytes(config.codecBudgetBytes) } : {}
   const submits = { ...common, depth: IO_DEPTH, register: true } as const
   const copies = {
     ...common,
@@ -86,7 +93,7 @@ export function spawnLanes(crew: Crew, memory: Memory, report: StartReport): voi
     crew.spawn(ACTOR.writeback(store), WRITEBACK_ENTRY, writer)
   }
   for (const [place, device] of devices.entries()) {
-    const dram: DramWorkerParams = { ...copies, device }
+    const dram: DramWorkerParams = { ...copies, ...staged, device }
     crew.spawn(ACTOR.dramWorker(device), DRAM_WORKER_ENTRY, dram)
     const restore: HostRestoreParams = {
       ...copies,

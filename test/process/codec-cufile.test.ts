@@ -76,3 +76,25 @@ for (const codec of ['fp8', 'turboquant-4', 'turboquant-3'] as const) {
     travels(t, codec, true),
   )
 }
+
+twinTest('a budget that leaves a staging slot no room to decode: everything is raw, and cuFile reads it', async (t) => {
+  const shim = new CuFileShim(folderOf(t))
+  process.env['ORBITKV_CUFILE_LIBRARY'] = shim.library
+  process.env['ORBITKV_CUFILE_SHIM'] = shim.folder
+  delete process.env['ORBITKV_CUFILE_HOST_STAGING']
+  const flags = ['--ssd-backend', 'cufile', '--storage-codec', 'fp8', '--storage-codec-budget', '32kb']
+  const manager = await ManagerChild.start(t, { folder: folderOf(t), flags: [...flags, '--pool-size', '64mb'] })
+  const engine = await TestEngine.start(manager.socketPath, { ...SHAPE, salt: t.title, device: twinUuid() })
+  const keys = keysNamed(t.title, BLOCKS)
+  await engine.publish(keys)
+  t.is(await manager.metric('orbitkv_storage_codec_bytes_total'), 0)
+  t.true((await manager.metric('orbitkv_storage_codec_skips_total')) > 0)
+  await engine.toSsd()
+  const found = await engine.find(keys)
+  if (found.kind !== 'ready') return t.fail(found.kind)
+  t.is(await engine.restore(keys, found.lease), 0)
+  t.true((await manager.metric('orbitkv_ssd_cufile_reads_total')) > 0, 'cuFile reads')
+  t.is(await manager.metric('orbitkv_storage_codec_silent_zero'), 0)
+  await engine.stop()
+  await endsClean(t, manager, DRIVER_FDS_MAX)
+})

@@ -8,6 +8,7 @@
 //   version                    the version: 5300 without it
 //   properties                 the status that asking for the version fails with
 //   temp                       bytes of temporary memory that a batch needs, in the place of the real library's
+//   decode-temp                the same of a decompression alone
 //   compress, decompress       a number: the status that the call fails with; nothing is queued then
 //   chunk                      "N S": chunk N of every batch gets status S, and nothing is coded
 //   silent                     N: chunk N of every batch gets no status, and nothing is coded
@@ -187,7 +188,7 @@ static size_t output_max(size_t bytes) { return (bytes * 13 / 10 + 4096 + 7) / 8
 
 /// As the real library on an H200: some for bytes, none for numbers.
 static size_t temp_of(bool compress, size_t chunks, int data_type) {
-  const long said = number("temp", -1);
+  const long said = number(compress ? "temp" : "decode-temp", number("temp", -1));
   if (said >= 0) return (size_t)said;
   return compress && data_type == 1 ? 4164 * chunks : 0;
 }

@@ -16,7 +16,7 @@ export interface AnsItem {
   readonly scalar: keyof typeof ITEM_SCALAR
   readonly content: Uint8Array
   /** Another format than ANS, so that jobs are mixed. */
-  readonly format?: 'ans' | 'fp8'
+  readonly format?: 'ans' | 'fp8' | 'turboquant'
 }
 
 export interface Stored {
@@ -61,12 +61,20 @@ export function letters(bytes: number, seed: number): Uint8Array {
   return noise(bytes, seed).map((byte) => 97 + ((byte & 7) * ((byte >> 3) & 3)) / 3)
 }
 
+/** Room that a format asks for: TurboQuant codes keys of 128 values by 4 bits. */
+function roomOf(format: NonNullable<AnsItem['format']>, bytes: number): number {
+  if (format === 'turboquant') return (bytes / 256) * 66
+  return format === 'fp8' ? bytes / 2 : bytes
+}
+
 /**
  * Items in memory of a CUDA device, rooms for them in a pool, and pages to decode into: every byte around each is a
  * guard. One template an item, because each has a length of its own.
  */
 export class AnsBed {
   readonly lane: CudaLane
+  /** Where jobs go: the lane's stream, unless a test has others. */
+  stream: number
   readonly items: readonly AnsItem[]
   readonly #native: Native
   readonly #from: number
@@ -88,12 +96,13 @@ export class AnsBed {
     this.#pageBytes = place
     let offset = GUARD_BYTES
     this.#rooms = items.map(({ content, format = 'ans' }) => {
-      const bytes = up(format === 'fp8' ? content.length / 2 : content.length, SECTOR)
+      const bytes = up(roomOf(format, content.length), SECTOR)
       const room = { offset, bytes }
       offset += bytes + GUARD_BYTES
       return room
     })
     this.lane = new CudaLane(native, offset, options)
+    this.stream = this.lane.stream
     const uuid = native.cudaProbe().devices[0]?.uuid ?? ''
     this.#from = native.allocateDeviceMemory(uuid, this.#pageBytes).mapping
     this.#to = native.allocateDeviceMemory(uuid, this.#pageBytes).mapping
@@ -127,7 +136,7 @@ export class AnsBed {
       (i) => (this.#templates[i] as { from: number }).from,
       (i) => this.#room(i).bytes,
     )
-    return this.lane.port.encode(this.lane.stream, tag, list, 0, this.items.length, 0)
+    return this.lane.port.encode(this.stream, tag, list, 0, this.items.length, 0)
   }
 
   /** What was said of each item. */
@@ -147,7 +156,7 @@ export class AnsBed {
       (i) => (stored[i] as Stored).bytes,
       which,
     )
-    const accepted = this.lane.port.decode(this.lane.stream, 2, list, 0, which.length, 0)
+    const accepted = this.lane.port.decode(this.stream, 2, list, 0, which.length, 0)
     if (accepted !== 0) return { result: accepted, refused: [] }
     const [completion] = this.lane.reap(1)
     if (completion?.result !== 0) return { result: completion?.result ?? Number.NaN, refused: [] }
@@ -236,7 +245,12 @@ export class AnsBed {
     const coding = new Float64Array(ITEM_CODING.doubles)
     coding[ITEM_CODING.format] = ITEM_FORMAT[format]
     coding[ITEM_CODING.scalar] = ITEM_SCALAR[scalar]
-    if (format === 'fp8') coding[ITEM_CODING.role] = 1
+    if (format !== 'ans') coding[ITEM_CODING.role] = 1
+    if (format === 'turboquant') {
+      coding[ITEM_CODING.bits] = 4
+      coding[ITEM_CODING.headDim] = 128
+      coding[ITEM_CODING.seed] = 42
+    }
     return this.#native.defineTemplate(item, Float64Array.of(0, 1), coding)
   }
 }

@@ -7,6 +7,7 @@ export type NvcompFile =
   | 'version'
   | 'properties'
   | 'temp'
+  | 'decode-temp'
   | 'compress'
   | 'decompress'
   | 'chunk'

@@ -2,6 +2,7 @@ import { CodecWorkspaces } from '../../binding/codec-workspace.js'
 import { opening } from '../../binding/errors.js'
 import { loadNative } from '../../binding/load.js'
 import { endWithLostDevice } from '../../binding/lost-device.js'
+import type { StreamOptions } from '../../binding/streams.js'
 import { CODEC_PART_DESCRIPTORS, CodecTally } from '../../shared/codec/lane-series.js'
 import { openLanePort } from '../runtime/lane-port.js'
 import { feed, runLane } from '../runtime/loop.js'
@@ -17,6 +18,12 @@ import { resultsOf } from './parts.js'
 
 /** The port submits no reads and writes for this lane; it carries the stream's completions and the lane's sleep. */
 const PORT_DEPTH = 1
+
+/** What the stream may hold, and what those may that decode what it encodes. */
+function codecOptions({ codecBudgetBytes = 0, codecStagingBudgetBytes }: DramWorkerParams): StreamOptions {
+  if (codecStagingBudgetBytes === undefined) return { codecBudgetBytes }
+  return { codecBudgetBytes, codecStagingBudgetBytes }
+}
 
 /** The dram-worker: takes saves, restores and checksums, steps the machine, queues parts on the stream, answers. */
 function main(): void {
@@ -35,7 +42,7 @@ function main(): void {
   const sinks: DramWorkerSinks = {
     native,
     port,
-    stream: opening('device', () => port.openStream(params.device, { codecBudgetBytes: codecBudgetBytes ?? 0 })),
+    stream: opening('device', () => port.openStream(params.device, codecOptions(params))),
     client: outbox,
   }
   const codec = new CodecTally(counters, DRAM_WORKER_SERIES.length, DRAM_WORKER_HISTOGRAMS.length)

@@ -17,6 +17,8 @@ export interface DramWorkerParams {
   readonly io: 'uring' | 'posix'
   /** Device memory that encode() may hold, and decode() as much again; absent where nothing is coded. */
   readonly codecBudgetBytes?: number
+  /** What a staging slot's stream may hold, where cuFile reads; absent: it does not. */
+  readonly codecStagingBudgetBytes?: number
 }
 
 export const DRAM_WORKER_ENTRY = new URL('./loop.js', import.meta.url)

@@ -7,6 +7,7 @@ import { writeSlotResult } from '../runtime/finish-slot.js'
 import type { Outbox } from '../runtime/outbox.js'
 import type { SsdWorkerEffect, SsdWorkerInput } from './machine.js'
 import type { SsdWorkerReply } from './messages.js'
+import { streamBudgetBytes } from './params.js'
 import { STAGING_SLOTS } from './worker.js'
 
 /** The streams of one worker: one a slot, then, at STAGING_SLOTS, the one for copies. */
@@ -100,8 +101,8 @@ function refused(tag: number, result: number): SsdWorkerInput | null {
 /** 0, or what refused a slot or the stream; then nothing is left open. */
 function openWorker(sinks: SsdWorkerSinks, effect: SsdWorkerEffect & { kind: 'open-worker' }): number {
   const { port, device } = sinks
-  // A worker has its budget, whatever its streams are.
-  const options = { codecBudgetBytes: Math.floor(sinks.codecBudgetBytes / (STAGING_SLOTS + 1)) }
+  const budgetBytes = streamBudgetBytes(sinks.codecBudgetBytes)
+  const options = { codecBudgetBytes: budgetBytes, codecStagingBudgetBytes: budgetBytes }
   const streams: number[] = []
   for (let slot = 0; slot <= STAGING_SLOTS; slot++) {
     const stream =
