@@ -58,11 +58,14 @@ export function compile(build: SanitizedBuild): string | null {
   return made.status === 0 ? null : `${made.error ?? ''}${made.stdout}${made.stderr}`
 }
 
+/** What tests look for beside the addon; stand-ins of test/shims are compiled with sources of native/. */
+const PARTS = ['dist', 'package.json', 'ava.config.js', 'native', 'test/golden', 'test/shims', 'python/orbitkv']
+
 /** Brings the compiled tests and what they read beside the addon. */
 export function furnish(build: SanitizedBuild): void {
   const tree = treeOf(build)
   rmSync(join(tree, 'dist'), { recursive: true, force: true })
-  for (const part of ['dist', 'package.json', 'ava.config.js', 'test/golden', 'test/shims', 'python/orbitkv']) {
+  for (const part of PARTS) {
     cpSync(join(root, part), join(tree, part), { recursive: true })
   }
   plainPrograms(tree)
