@@ -191,4 +191,5 @@ def _outcome_of(operation: Operation, end: SlotEnd) -> OperationResult | OrbitEr
     if end.state == CANCELLED:
         return error_of("cancelled", f"Cancelled after {end.bytes} bytes", values)
     code = error_code_name(end.error_code)
-    return error_of(code, f"Failed at item {end.first_failed} with code {end.error_code}", values)
+    where = "" if end.first_failed is None else f" at item {end.first_failed}"
+    return error_of(code, f"Failed{where}: {code} ({end.error_code})", values)

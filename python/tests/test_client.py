@@ -254,6 +254,19 @@ class Ownership(Session):
         self.manager.finish(0, 2, FAILED, error=ERROR_CODES["checksum_mismatch"], failed=3, moved=512)
         error = self.assert_code("checksum_mismatch", orbitkv.CorruptionError, lambda: second.wait(60))
         self.assertEqual(error.values, {"slot": 0, "bytes": 512, "firstFailed": 3})
+        self.assertEqual(str(error), "Failed at item 3: checksum_mismatch (50)")
+
+    def test_an_end_says_its_code_by_name_and_its_number(self) -> None:
+        ends = (
+            (37, "capacity_codec", orbitkv.CapacityError, "Failed: capacity_codec (37)"),
+            (51, "codec_damaged", orbitkv.CorruptionError, "Failed: codec_damaged (51)"),
+            (249, "invariant", orbitkv.InvariantError, "Failed: invariant (249)"),
+        )
+        for generation, (number, name, kind, text) in enumerate(ends, 1):
+            operation = self.restore()
+            self.manager.finish(0, generation, FAILED, error=number)
+            error = self.assert_code(name, kind, lambda: operation.wait(60))
+            self.assertEqual(str(error), text)
 
     def test_a_refused_restore_gives_its_line_back_at_once(self) -> None:
         self.manager.answers["restore"] = lambda _: {"kind": "error", "code": 93, "message": "expired", "values": []}

@@ -157,7 +157,7 @@ export class Operations {
     running.reject(
       state === SLOT_STATE.cancelled
         ? errorOf('cancelled', `Cancelled after ${moved.bytes} bytes`, values)
-        : errorOf(errorCodeName(code), `Failed at item ${values.firstFailed} with code ${code}`, values),
+        : errorOf(errorCodeName(code), failureText(code, values.firstFailed), values),
     )
   }
 
@@ -167,4 +167,10 @@ export class Operations {
     if (running.generation < SLOT_GENERATION_MAX) this.#free.push(running.slot)
     else this.#retired++
   }
+}
+
+/** The Manager's code by its name, and its number for who meets one that is newer than this client. */
+function failureText(code: number, firstFailed: number | null): string {
+  const where = firstFailed === null ? '' : ` at item ${firstFailed}`
+  return `Failed${where}: ${errorCodeName(code)} (${code})`
 }

@@ -9,9 +9,11 @@ import {
   ClosedError,
   CorruptionError,
   ERROR_CODES,
+  InvariantError,
   ProtocolError,
 } from '../../src/shared/base/errors.js'
 import { SLOT_STATE } from '../../src/shared/layout/slot-states.js'
+import { NONE_FAILED } from '../../src/shared/layout/wire/slots.js'
 import { type FakeManager, obligingManager } from '../support/fake-manager.js'
 
 const memory: EngineMemory = { fd: 55, bytes: 4096, view: new Uint8Array(0), close() {} }
@@ -257,6 +259,23 @@ test('client: a line is used again with a greater generation, and the old end do
   })
   const error = await fails(t, second, CorruptionError, 'checksum_mismatch')
   t.deepEqual(error.values, { slot: 0, bytes: 512, firstFailed: 0 })
+  t.is(error.message, 'Failed at item 0: checksum_mismatch (50)')
+})
+
+test('client: the end of an operation says its code by name, and its number too', async (t) => {
+  const manager = obligingManager(1).always('restore', () => ({ kind: 'ack' }))
+  const client = await registered(manager)
+  const ends = [
+    [ERROR_CODES.capacity_codec, CapacityError, 'capacity_codec', 'Failed: capacity_codec (37)'],
+    [ERROR_CODES.codec_damaged, CorruptionError, 'codec_damaged', 'Failed: codec_damaged (51)'],
+    [249, InvariantError, 'invariant', 'Failed: invariant (249)'],
+  ] as const
+  for (const [place, [errorCode, of, name, text]] of ends.entries()) {
+    const restored = client.restore(oneRestore)
+    manager.finish(0, place + 1, SLOT_STATE.failed, { errorCode, firstFailed: NONE_FAILED, bytes: 0 })
+    const error = await fails(t, restored, of, name)
+    t.is(error.message, text)
+  }
 })
 
 test('client: a refused restore gives its line back at once', async (t) => {

@@ -18,7 +18,7 @@ function save(Tally: typeof CodecTally, count: () => void): void {
   for (let batch = 0; batch < BATCHES; batch++) {
     count()
     counters.add(DRAM_WORKER_COUNT.savesDone, 1)
-    codec.batchEnded({ op: 'encode', segments: 1 + batch, storedBytes: 66 * (1 + batch), damaged: 0, durationUs: 1 })
+    codec.batchEnded({ op: 'encode', segments: 1 + batch, storedBytes: 66 * (1 + batch), refused: 0, durationUs: 1 })
     demand(alarm.read()[0]?.value === 0, 'a codec that completes items counts their bytes')
   }
 }

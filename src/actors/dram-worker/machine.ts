@@ -1,7 +1,7 @@
 import { ERROR_CODES } from '../../shared/base/errors.js'
 import { invariant, unreachable } from '../../shared/base/invariant.js'
 import type { Tally } from '../../shared/base/tally.js'
-import { type CodecOp, CodecTally } from '../../shared/codec/lane-series.js'
+import { type CodecOp, CodecTally, encodedOf } from '../../shared/codec/lane-series.js'
 import { codedPartStatus } from '../../shared/codec/part-failure.js'
 import { CHECKSUM, COPY } from '../../shared/layout/descriptors.js'
 import { EMPTY_LIST, type List, listOf } from '../../shared/layout/records.js'
@@ -261,15 +261,13 @@ export class DramWorkerMachine {
       case 'encode': {
         const results = this.#results.subarray(resultBase, resultBase + 2 * count)
         job.keepCoded(first, results)
-        let written = 0
-        for (let at = 0; at < results.length; at += 2) written += results[at] as number
-        this.#codec.batchEnded({ op: kind, segments: count, storedBytes: written, damaged: 0, durationUs })
+        this.#codec.batchEnded({ op: kind, segments: count, ...encodedOf(results), durationUs })
         return ERROR_CODES.ok
       }
       case 'decode': {
         const damaged = this.#damagedOf(part)
         job.damaged.push(...damaged)
-        this.#codec.batchEnded({ op: kind, segments: count, storedBytes, damaged: damaged.length, durationUs })
+        this.#codec.batchEnded({ op: kind, segments: count, storedBytes, refused: damaged.length, durationUs })
         return damaged.length > 0 ? ERROR_CODES.codec_damaged : ERROR_CODES.ok
       }
       default:

@@ -258,7 +258,7 @@ export class HostRestoreMachine {
   #decoded({ job, sources, resultBase, count, storedBytes, sinceUs }: EndedPart): boolean {
     const refused = sources.filter((_, each) => this.#results[resultBase + each] !== 0)
     const durationUs = this.#nowUs - sinceUs
-    this.#codec.batchEnded({ op: 'decode', segments: count, storedBytes, damaged: refused.length, durationUs })
+    this.#codec.batchEnded({ op: 'decode', segments: count, storedBytes, refused: refused.length, durationUs })
     if (refused.length === 0) return true
     for (const source of refused) job.damaged.add(job.field(source, SOURCE.generation))
     job.fail(ERROR_CODES.codec_damaged, refused)

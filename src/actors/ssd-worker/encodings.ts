@@ -1,5 +1,5 @@
 import { invariant } from '../../shared/base/invariant.js'
-import type { CodecTally } from '../../shared/codec/lane-series.js'
+import { type CodecTally, encodedOf } from '../../shared/codec/lane-series.js'
 import { codedPartStatus } from '../../shared/codec/part-failure.js'
 import { encodeBase } from './checks.js'
 import type { EncodeJob, Worker } from './job.js'
@@ -64,10 +64,8 @@ export class Encodings {
     job.held = job.holds
     const results = this.#results.slice(resultBase, resultBase + 2 * job.codeCount)
     job.keep(results)
-    let storedBytes = 0
-    for (let at = 0; at < results.length; at += 2) storedBytes += results[at] as number
     const durationUs = nowUs - sinceUs
-    this.#codec.batchEnded({ op: 'encode', segments: job.codeCount, storedBytes, damaged: 0, durationUs })
+    this.#codec.batchEnded({ op: 'encode', segments: job.codeCount, ...encodedOf(results), durationUs })
     return 0
   }
 

@@ -127,9 +127,9 @@ export class Scatters {
     }
     const refused = sources.filter((_, each) => this.#results[resultBase + each] !== 0)
     const durationUs = nowUs - sinceUs
-    const [segments, damaged] = [sources.length, refused.length]
-    this.#codec.batchEnded({ op: 'decode', segments, storedBytes, damaged, durationUs })
-    if (damaged === 0) return null
+    const segments = sources.length
+    this.#codec.batchEnded({ op: 'decode', segments, storedBytes, refused: refused.length, durationUs })
+    if (refused.length === 0) return null
     job.damage(refused)
     return { status: ERROR_CODES.codec_damaged, sources: refused, code: 0 }
   }

@@ -1,3 +1,5 @@
+import type { SeriesSpec } from '../../shared/base/tally.js'
+import { CODEC_COUNT, CODEC_SERIES } from '../../shared/codec/lane-series.js'
 import { CounterReader } from '../../shared/rings/counter-page.js'
 import type { Family, Page } from './page-metrics.js'
 
@@ -8,25 +10,24 @@ import type { Family, Page } from './page-metrics.js'
 export function codecSilence(pages: readonly Page[]): Family {
   return {
     name: 'orbitkv_storage_codec_silent_zero',
-    help: 'Some lane carried out batches of items and counted no bytes of them: 1, else 0',
+    help: 'Some lane encoded or decoded items and counted no bytes of them: 1, else 0',
     type: 'gauge',
     read: () => [{ labels: {}, value: silent(pages) ? 1 : 0 }],
   }
 }
 
-/** Items that were refused have no bytes; the manager counts those of all lanes. */
-function silent(pages: readonly Page[]): boolean {
-  const refused = pages.reduce((sum, page) => sum + counted(page, 'storage_codec_skips'), 0)
-  return pages.some((page) => {
-    const position = page.layout.histograms.findIndex(({ name }) => name === 'storage_codec_batch_segments')
-    if (position < 0) return false
-    const items = new CounterReader(page.buffer, page.layout).histogram(position).sum
-    return items > refused && counted(page, 'storage_codec_transfer_bytes') === 0
-  })
-}
+/** Of each direction: what its items are counted as, and their bytes. */
+const DIRECTIONS = [
+  [CODEC_COUNT.encodedItems, CODEC_COUNT.encodedBytes],
+  [CODEC_COUNT.decodedItems, CODEC_COUNT.decodedBytes],
+] as const
 
-/** The sum of a name over its labels. */
-function counted({ buffer, layout }: Page, name: string): number {
-  const reader = new CounterReader(buffer, layout)
-  return layout.series.reduce((sum, spec, index) => (spec.name === name ? sum + reader.series(index) : sum), 0)
+/** Each lane by itself, each direction by itself: no other's refusals or bytes can hide one. */
+function silent(pages: readonly Page[]): boolean {
+  return pages.some(({ buffer, layout }) => {
+    const first = layout.series.indexOf(CODEC_SERIES[0] as SeriesSpec)
+    if (first < 0) return false
+    const reader = new CounterReader(buffer, layout)
+    return DIRECTIONS.some(([items, bytes]) => reader.series(first + items) > 0 && reader.series(first + bytes) === 0)
+  })
 }

@@ -18,6 +18,8 @@ export const CODEC_COUNT = {
   reservedBytes: 5,
   workspaceBytes: 6,
   workspaceAllocations: 7,
+  encodedItems: 8,
+  decodedItems: 9,
 } as const
 
 /** What every lane that codes counts, at the end of its series. Logical bytes and skips are the manager's to count. */
@@ -74,6 +76,20 @@ export const CODEC_SERIES: readonly SeriesSpec[] = [
     text: 'Times that a workspace of a codec was allocated',
     feature: 'codec',
   },
+  {
+    name: 'storage_codec_items',
+    kind: 'counter',
+    text: 'Items that codecs stored or gave back, without those they refused',
+    labels: { op: 'encode' },
+    feature: 'codec',
+  },
+  {
+    name: 'storage_codec_items',
+    kind: 'counter',
+    text: 'Items that codecs stored or gave back, without those they refused',
+    labels: { op: 'decode' },
+    feature: 'codec',
+  },
 ]
 
 /** Positions of CODEC_HISTOGRAMS, counted from where a lane's own histograms end. */
@@ -107,9 +123,20 @@ export interface CodedBatch {
   readonly op: CodecOp
   readonly segments: number
   readonly storedBytes: number
-  /** Items that were refused as no coding; 0 of an encoding. */
-  readonly damaged: number
+  /** Items that have no coding, or whose bytes are none: nothing was stored or given back of them. */
+  readonly refused: number
   readonly durationUs: number
+}
+
+/** What an encoding says of its items, two results each: the bytes that are stored, 0 for one that was refused. */
+export function encodedOf(results: Uint32Array): Pick<CodedBatch, 'storedBytes' | 'refused'> {
+  let storedBytes = 0
+  let refused = 0
+  for (let at = 0; at < results.length; at += 2) {
+    storedBytes += results[at] as number
+    if (results[at] === 0) refused += 1
+  }
+  return { storedBytes, refused }
 }
 
 /** Counts what a codec did for one lane. */
@@ -126,11 +153,12 @@ export class CodecTally {
   }
 
   /** A batch was carried out. */
-  batchEnded({ op, segments, storedBytes, damaged, durationUs }: CodedBatch): void {
+  batchEnded({ op, segments, storedBytes, refused, durationUs }: CodedBatch): void {
     const encode = op === 'encode'
+    this.#add(encode ? CODEC_COUNT.encodedItems : CODEC_COUNT.decodedItems, segments - refused)
     this.#add(encode ? CODEC_COUNT.encodeBatches : CODEC_COUNT.decodeBatches, 1)
     this.#add(encode ? CODEC_COUNT.encodedBytes : CODEC_COUNT.decodedBytes, storedBytes)
-    if (damaged > 0) this.#add(CODEC_COUNT.decodeFailures, damaged)
+    if (!encode) this.#add(CODEC_COUNT.decodeFailures, refused)
     this.#observe(CODEC_HISTOGRAM.batchSegments, segments)
     this.#observe(encode ? CODEC_HISTOGRAM.encodeDuration : CODEC_HISTOGRAM.decodeDuration, Math.max(0, durationUs))
   }

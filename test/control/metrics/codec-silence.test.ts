@@ -30,7 +30,7 @@ function pages() {
   return { page, lane, silent: () => family.read()[0]?.value }
 }
 
-const BATCH = { op: 'encode', segments: 4, damaged: 0, durationUs: 10 } as const
+const BATCH = { op: 'encode', segments: 4, refused: 0, durationUs: 10 } as const
 
 test('codecSilence: 0 at rest, and while every lane that codes counts its bytes', (t) => {
   const { lane, silent, page } = pages()
@@ -51,11 +51,21 @@ test('codecSilence: 1 when one lane of several coded items and counted no bytes 
 })
 
 test('codecSilence: items that were all refused have no bytes and raise no alarm', (t) => {
-  const { lane, page, silent } = pages()
-  t.true(SKIPS > 0)
-  lane(1).batchEnded({ ...BATCH, storedBytes: 0 })
-  page(0).add(SKIPS, 4)
+  const { lane, silent } = pages()
+  lane(1).batchEnded({ ...BATCH, refused: 4, storedBytes: 0 })
+  lane(1).batchEnded({ ...BATCH, op: 'decode', refused: 4, storedBytes: 9 })
   t.is(silent(), 0)
   lane(1).batchEnded({ ...BATCH, segments: 1, storedBytes: 0 })
+  t.is(silent(), 1)
+})
+
+test('codecSilence: what others refuse, and what the other direction moves, hides no silent one', (t) => {
+  const { lane, page, silent } = pages()
+  t.true(SKIPS > 0)
+  page(0).add(SKIPS, 1_000_000)
+  lane(2).batchEnded({ ...BATCH, segments: 256, refused: 256, storedBytes: 0 })
+  lane(1).batchEnded({ ...BATCH, op: 'decode', storedBytes: 4096 })
+  t.is(silent(), 0)
+  lane(1).batchEnded({ ...BATCH, segments: 256, refused: 255, storedBytes: 0 })
   t.is(silent(), 1)
 })
