@@ -49,10 +49,11 @@ export function linkControl(name: string): string {
   if (spawnSync(COMPILER, ['--version']).status !== 0) {
     throw new Refusal(`Cannot compile the raw control: ${COMPILER} is not installed (Debian package g++)`)
   }
+  // A build folder keeps objects of sources that are no more.
   const parts = ['base', 'codec', 'cuda', 'device', 'memory', 'nvcomp', 'shim'].flatMap((folder) =>
-    existsSync(join(objects, folder))
-      ? readdirSync(join(objects, folder)).map((file) => join(objects, folder, file))
-      : [],
+    readdirSync(join(root, 'native', folder))
+      .map((source) => join(objects, folder, `${source}.o`))
+      .filter((object) => existsSync(object)),
   )
   mkdirSync(folder, { recursive: true })
   const flags = ['-std=c++20', '-O2', '-Wall', '-Wextra', '-pthread', '-I', join(root, 'native')]

@@ -13,6 +13,7 @@
 #include "cuda/kernel_cache.h"
 #include "kernels/code_source.h"
 #include "kernels/crc32_source.h"
+#include "kernels/crc32_tables_source.h"
 #include "kernels/fp8_source.h"
 #include "kernels/move_source.h"
 #include "kernels/turboquant_source.h"
@@ -133,8 +134,8 @@ std::vector<KernelSource> MakeSources() {
   const std::string common = kernels::kCodeSource;
   std::vector<KernelSource> sources = {
       {"orbitkv_move", kernels::kMoveSource},
-      {"orbitkv_crc32", kernels::kCrc32Source},
-      {"orbitkv_fp8", kernels::kCrc32Source + common + kernels::kFp8Source},
+      {"orbitkv_crc32", std::string(kernels::kCrc32TablesSource) + kernels::kCrc32Source},
+      {"orbitkv_fp8", kernels::kCrc32TablesSource + common + kernels::kFp8Source},
   };
   for (const char* head_dim : {"32", "64", "128", "256"}) {
     for (const char* bits : {"3", "4"}) {

@@ -19,25 +19,23 @@ uint64_t RangeCount(const ChecksumStep& step) {
 
 uint64_t Parts(uint64_t bytes, uint64_t part_bytes) { return (bytes + part_bytes - 1) / part_bytes; }
 
-/// Pieces that keep every warp of a device busy once; with more of them there is more to do for
-/// each, with fewer some warps have nothing.
-constexpr uint64_t kPiecesWanted = 4096;
-constexpr uint32_t kPieceBytesMax = 64 << 10;
-
-uint32_t PieceBytes(uint64_t covered) {
-  uint32_t bytes = kCrc32PieceBytesMin;
-  while (bytes < kPieceBytesMax && covered / bytes > kPiecesWanted) bytes *= 2;
-  return bytes;
+/// A piece for every warp, so that none has two while others have one: of each run one piece may
+/// be short. Short pieces cost more by the byte than they save.
+uint32_t PieceBytes(uint64_t runs, uint64_t covered, uint64_t warps) {
+  constexpr uint64_t kLeast = 8 << 10;
+  const uint64_t pieces = std::max<uint64_t>(warps > 2 * runs ? warps - runs : warps / 2, 1);
+  const uint64_t bytes = Parts(covered, pieces * kCrc32GrainBytes) * kCrc32GrainBytes;
+  return static_cast<uint32_t>(std::clamp(bytes, kLeast, Crc32Run::kBytesMax));
 }
 
 }  // namespace
 
-const Crc32Powers& PiecePowers() {
+const Crc32Powers& GrainPowers() {
   static const Crc32Powers powers = [] {
     Crc32Powers made;
-    const uint32_t piece = Crc32Shift(kCrc32PieceBytesMin);
+    const uint32_t grain = Crc32Shift(kCrc32GrainBytes);
     made[0] = Crc32Shift(0);
-    for (size_t i = 1; i < made.size(); ++i) made[i] = Crc32Times(made[i - 1], piece);
+    for (size_t i = 1; i < made.size(); ++i) made[i] = Crc32Times(made[i - 1], grain);
     return made;
   }();
   return powers;
@@ -51,7 +49,8 @@ uint64_t CoveredBytes(const ChecksumStep& step) {
   return step.bytes / step.segment_stride_bytes * step.segment_bytes;
 }
 
-Crc32Runs::Crc32Runs(Crc32Run* at, uint64_t covered) : at_(at), piece_bytes_(PieceBytes(covered)) {}
+Crc32Runs::Crc32Runs(Crc32Run* at, uint64_t runs, uint64_t covered, uint64_t warps)
+    : at_(at), piece_bytes_(PieceBytes(runs, covered, warps)) {}
 
 void Crc32Runs::Add(const ChecksumStep& step, uint32_t result) {
   const uint64_t bytes = RangeBytes(step);

@@ -20,11 +20,11 @@ struct Crc32Run {
 };
 static_assert(sizeof(Crc32Run) == 24);
 
-/// A piece is this long at least, unless there is no more.
-inline constexpr uint32_t kCrc32PieceBytesMin = 16 << 10;
-/// x to the power of 8 * kCrc32PieceBytesMin * i, for all pieces of a run.
-using Crc32Powers = std::array<uint32_t, Crc32Run::kBytesMax / kCrc32PieceBytesMin>;
-const Crc32Powers& PiecePowers();
+/// Pieces are multiples of this.
+inline constexpr uint32_t kCrc32GrainBytes = 2048;
+/// x to the power of 8 * kCrc32GrainBytes * i, for all grains of a run.
+using Crc32Powers = std::array<uint32_t, Crc32Run::kBytesMax / kCrc32GrainBytes>;
+const Crc32Powers& GrainPowers();
 
 /// How many runs a checksum has.
 uint64_t RunCount(const ChecksumStep& step);
@@ -34,8 +34,9 @@ uint64_t CoveredBytes(const ChecksumStep& step);
 /// The runs of one launch, as they are written down.
 class Crc32Runs {
  public:
-  /// `covered`: bytes of the whole launch. Runs go to `at`, where there is room for all of them.
-  Crc32Runs(Crc32Run* at, uint64_t covered);
+  /// `runs` in all, which cover `covered` bytes, for a device that has `warps` at once. They go to
+  /// `at`.
+  Crc32Runs(Crc32Run* at, uint64_t runs, uint64_t covered, uint64_t warps);
   /// A checksum, whose remainder goes to results[result].
   void Add(const ChecksumStep& step, uint32_t result);
 

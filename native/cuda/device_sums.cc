@@ -44,7 +44,8 @@ Result DeviceSums::Launch(StreamPointer stream, std::span<std::byte> room,
   }
   auto* words = reinterpret_cast<uint32_t*>(room.data());
   std::fill_n(words, sums, 0);
-  Crc32Runs written(reinterpret_cast<Crc32Run*>(room.data() + WordsBytes(sums)), covered);
+  Crc32Runs written(reinterpret_cast<Crc32Run*>(room.data() + WordsBytes(sums)), runs, covered,
+                    sums_.warps());
   for (size_t sum = 0; sum < sums; ++sum) written.Add(steps[sum], static_cast<uint32_t>(sum));
   const size_t bytes = WordsBytes(sums) + runs * sizeof(Crc32Run);
   arena_.Commit(bytes);

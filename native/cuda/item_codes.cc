@@ -142,19 +142,22 @@ Result ItemCodes::Launch(StreamPointer stream, std::span<std::byte> room, const 
   const auto count = static_cast<uint32_t>(batch.count);
   auto* items = reinterpret_cast<CodeItem*>(room.data());
   auto* flags = reinterpret_cast<uint32_t*>(items + count);
-  uint64_t summed = 0;
+  uint64_t runs = 0, summed = 0;
   for (uint32_t i = 0; i < count; ++i) {
     items[i] = batch.items[i];
     const bool coded = items[i].stored != 0;
     if (!work.inside) items[i].coded += space;
     flags[i] = coded ? 0 : 1;
     flags[count + i] = 0;
-    if (encodes && SumsApart(items[i])) summed += items[i].stored;
+    if (!encodes || !SumsApart(items[i])) continue;
+    ++runs;
+    summed += items[i].stored;
   }
   if (batch.powers > 0)
     std::copy_n(Fp8Powers().begin(), batch.powers, flags + 2 * static_cast<size_t>(count));
-  Crc32Runs sums(reinterpret_cast<Crc32Run*>(room.data() + batch.runs_offset()), summed);
-  for (uint32_t i = 0; i < count && summed > 0; ++i)
+  Crc32Runs sums(reinterpret_cast<Crc32Run*>(room.data() + batch.runs_offset()), runs, summed,
+                 runs > 0 ? sums_->warps() : 1);
+  for (uint32_t i = 0; i < count && runs > 0; ++i)
     if (SumsApart(items[i])) sums.Add(WholeOf(items[i].coded, items[i].stored), i);
   const size_t bytes = batch.runs_offset() + sums.count() * sizeof(Crc32Run);
   arena_.Commit(bytes);
@@ -260,12 +263,15 @@ std::span<std::byte> ItemCodes::ReserveSums(const CodeBatch& batch) {
 Result ItemCodes::LaunchSums(StreamPointer stream, std::span<std::byte> room, const CodeWork& work,
                              const CodeBatch& batch) {
   const DeviceAddress space = workspace(work.direction).address();
-  uint64_t summed = 0;
-  for (const CodeItem& item : batch.items) summed += item.stored;
+  uint64_t runs = 0, summed = 0;
+  for (const CodeItem& item : batch.items) {
+    runs += item.stored > 0;
+    summed += item.stored;
+  }
   // As in the head of a batch, from its flags on.
   const size_t words = batch.count * 2 * sizeof(uint32_t);
   std::memset(room.data(), 0, words);
-  Crc32Runs sums(reinterpret_cast<Crc32Run*>(room.data() + words), summed);
+  Crc32Runs sums(reinterpret_cast<Crc32Run*>(room.data() + words), runs, summed, sums_->warps());
   for (size_t i = 0; i < batch.count; ++i) {
     const CodeItem& item = batch.items[i];
     if (item.stored == 0) continue;

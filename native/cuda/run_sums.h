@@ -17,6 +17,9 @@ class RunSums {
   /// The device is entered. Throws SystemError.
   RunSums(CudaDevice& device, const Kernels& kernels);
 
+  /// Of orbitkv_crc32, at once.
+  uint64_t warps() const;
+
   /// Adds the remainders of `written`, which lie at `runs`, to `sums`.
   Result Launch(StreamPointer stream, DeviceAddress runs, const Crc32Runs& written,
                 DeviceAddress sums);

@@ -2,12 +2,13 @@
 
 namespace orbitkv::kernels {
 
-/// CRC32 (IEEE) of runs: bytes that lie together. A run is {address, bytes, weight, result, first}:
-/// its remainder, without the customary first and last inversion, times `weight` (the polynomial of
-/// what follows it in its sum) is added to results[result]. Addition is exclusive or, so the order
-/// does not matter. A warp takes a piece of a run at a time: of `piece_bytes`, counted from the
-/// run's end; `first` numbers a run's pieces through the launch. `powers` has x to the power of
-/// 8 * 16384 * i, by which a piece is moved to its place; `piece_bytes` is a multiple of 16384.
+/// CRC32 (IEEE) of runs, bytes that lie together; behind kCrc32TablesSource. A run is {address,
+/// bytes, weight, result, first}: its remainder, without the customary first and last inversion,
+/// times `weight` (the polynomial of what follows it in its sum) is added to results[result].
+/// Addition is exclusive or, so the order does not matter. A warp takes a piece of a run at a time:
+/// of `piece_bytes`, a multiple of 2048, counted from the run's end; `first` numbers a run's pieces
+/// through the launch. `powers` has x to the power of 8 * 2048 * i, by which a piece is moved to
+/// its place.
 ///
 /// A piece is read in tiles of 512 bytes on multiples of 16, 16 neighbouring bytes a lane; what is
 /// read in front of it or behind it counts as zeros, and the power that zeros behind it add is
@@ -15,49 +16,10 @@ namespace orbitkv::kernels {
 /// same word of all tiles: all four go one tile further by the same constant, and none waits for
 /// another.
 ///
-/// Multiplying by a constant is eight look-ups of four bits each, in tables of which every lane has
-/// a copy in its own bank of shared memory: no look-up waits for another.
-///
 /// Name of the kernel: orbitkv_crc32(runs, count, pieces, piece_bytes, powers, results); 256
 /// threads a block.
 inline constexpr char kCrc32Source[] = R"cuda(
-typedef unsigned long long u64;
-typedef unsigned int u32;
-
 struct Run { u64 address; u32 bytes; u32 weight; u32 result; u32 first; };
-
-// Product of two polynomials modulo the CRC's, reflected: 1 is 0x80000000.
-static __device__ __forceinline__ u32 times(u32 a, u32 b) {
-  u32 product = 0;
-#pragma unroll
-  for (int i = 31; i >= 0; --i) {
-    product ^= ((a >> i) & 1u) ? b : 0u;
-    b = (b >> 1) ^ ((b & 1u) ? 0xedb88320u : 0u);
-  }
-  return product;
-}
-
-// A table of the products with a constant: 8 half bytes, 16 values, 32 lanes. Threads 0 to 127 of a block fill it; a
-// barrier has to follow.
-enum { TABLE_WORDS = 4096 };
-static __device__ __forceinline__ void fill(u32* table, u32 id, u32 constant) {
-  const u32 product = times((id & 15u) << (4 * ((id >> 4) & 7u)), constant);
-  for (u32 i = 0; i < 32; ++i) table[id * 32 + (i + id) % 32] = product;
-}
-
-// The product of `x` with the constant of the table that begins `offset` bytes from `tables`; `lane` is where the lane's
-// copy of an entry is, in bytes.
-static __device__ __forceinline__ u32 entry(const char* bytes, u32 half, u32 lane, u32 offset) {
-  return *(const u32*)(bytes + ((half & 0x780u) | lane) + offset);
-}
-static __device__ __forceinline__ u32 step(const u32* tables, u32 x, u32 lane, u32 offset) {
-  const char* const bytes = (const char*)tables;
-  return (entry(bytes, x << 7, lane, offset) ^ entry(bytes, x << 3, lane, offset + 2048) ^
-          entry(bytes, x >> 1, lane, offset + 4096)) ^
-         (entry(bytes, x >> 5, lane, offset + 6144) ^ entry(bytes, x >> 9, lane, offset + 8192) ^
-          entry(bytes, x >> 13, lane, offset + 10240)) ^
-         (entry(bytes, x >> 17, lane, offset + 12288) ^ entry(bytes, x >> 21, lane, offset + 14336));
-}
 
 // 16 bytes at a multiple of 16; those before `first` or from `end` on count as zeros and are not read.
 static __device__ __forceinline__ uint4 sixteen(u64 at, u64 first, u64 end) {
@@ -93,37 +55,45 @@ static __device__ const u32 unshifted[16] = {
 
 // Tiles that are read at once.
 enum { FLIGHT = 4, ROUND = FLIGHT * 512 };
+struct Flight { uint4 v[FLIGHT]; };
+
+static __device__ __forceinline__ Flight read_edge(u64 at, u64 first, u64 end) {
+  Flight read;
+#pragma unroll
+  for (int k = 0; k < FLIGHT; ++k) read.v[k] = sixteen(at + k * 512, first, end);
+  return read;
+}
+
+// Takes a lane's four remainders over tiles that follow.
+static __device__ __forceinline__ void take(const u32* table, const Flight& read, u32 lane, uint4& sum) {
+#pragma unroll
+  for (int k = 0; k < FLIGHT; ++k) {
+    sum.x = step(table, sum.x, lane, 0) ^ read.v[k].x;
+    sum.y = step(table, sum.y, lane, 0) ^ read.v[k].y;
+    sum.z = step(table, sum.z, lane, 0) ^ read.v[k].z;
+    sum.w = step(table, sum.w, lane, 0) ^ read.v[k].w;
+  }
+}
 
 // The remainder of the bytes from `first` to `end`, shared out among the lanes of a warp: the sum of what they return.
 static __device__ __forceinline__ u32 remainder_of(const u32* table, u64 first, u64 end, u32 id) {
   const u32 lane = id * 4;
   const u64 stop = (end + 15) / 16 * 16;
   const u32 rounds = (u32)((stop - first + ROUND - 1) / ROUND);
+  // Only the first round and the last one may have to leave bytes out.
+  const u32 wide = stop != end && rounds > 1 ? rounds - 1 : rounds;
   u64 at = stop - (u64)rounds * ROUND + id * 16;
-  uint4 next[FLIGHT];
-#pragma unroll
-  for (int k = 0; k < FLIGHT; ++k) next[k] = sixteen(at + k * 512, first, end);
+  Flight next = read_edge(at, first, end);
   uint4 sum = make_uint4(0, 0, 0, 0);
-  for (u32 left = rounds; left > 0; --left) {
-    uint4 v[FLIGHT];
-#pragma unroll
-    for (int k = 0; k < FLIGHT; ++k) v[k] = next[k];
+  for (u32 round = 1; round < wide; ++round) {
+    const Flight now = next;
     at += ROUND;
-    if (left > 2 || (left == 2 && stop == end)) {
 #pragma unroll
-      for (int k = 0; k < FLIGHT; ++k) next[k] = *(const uint4*)(at + k * 512);
-    } else if (left == 2) {
-#pragma unroll
-      for (int k = 0; k < FLIGHT; ++k) next[k] = sixteen(at + k * 512, first, end);
-    }
-#pragma unroll
-    for (int k = 0; k < FLIGHT; ++k) {
-      sum.x = step(table, sum.x, lane, 0) ^ v[k].x;
-      sum.y = step(table, sum.y, lane, 0) ^ v[k].y;
-      sum.z = step(table, sum.z, lane, 0) ^ v[k].z;
-      sum.w = step(table, sum.w, lane, 0) ^ v[k].w;
-    }
+    for (int k = 0; k < FLIGHT; ++k) next.v[k] = *(const uint4*)(at + k * 512);
+    take(table, now, lane, sum);
   }
+  take(table, next, lane, sum);
+  if (wide < rounds) take(table, read_edge(at + ROUND, first, end), lane, sum);
   // From each word to the next, and behind the last, by x^32.
   u32 crc = times(sum.x, 0xedb88320u) ^ sum.y;
   crc = times(crc, 0xedb88320u) ^ sum.z;
@@ -165,7 +135,7 @@ orbitkv_crc32(const Run* runs, u32 count, u32 pieces, u32 piece_bytes, const u32
 #pragma unroll
     for (int offset = 16; offset > 0; offset /= 2) crc ^= __shfl_xor_sync(0xffffffffu, crc, offset);
     if (lane != 0) continue;
-    if (behind != 0) crc = times(crc, powers[behind * (piece_bytes / 16384)]);
+    if (behind != 0) crc = times(crc, powers[behind * (piece_bytes / 2048)]);
     atomicXor(results + run.result, times(crc, run.weight));
   }
 }

@@ -13,7 +13,7 @@ import { needs } from '../support/needs.js'
 const root = process.cwd()
 const held = needs(noCompiler === '', noCompiler)
 
-type Text = 'crc32' | 'code' | 'fp8' | 'turboquant'
+type Text = 'crc32_tables' | 'code' | 'fp8' | 'turboquant'
 
 /** The text between R"cuda( and )cuda". */
 function textOf(name: Text): string {
@@ -23,7 +23,7 @@ function textOf(name: Text): string {
   return text
 }
 const TEXTS: Record<Text, string> = {
-  crc32: textOf('crc32'),
+  crc32_tables: textOf('crc32_tables'),
   code: textOf('code'),
   fp8: textOf('fp8'),
   turboquant: textOf('turboquant'),
@@ -105,7 +105,7 @@ const TWINS: readonly Twin[] = [
 function named(name: string, texts: typeof TEXTS, { headDim, bits }: Program): string {
   const macros = ['FULL', 'EACH', 'HEAD_DIM', 'BITS'].map((macro) => `#undef ${macro}\n`).join('')
   const definitions = headDim === 0 ? '' : `#define HEAD_DIM ${headDim}\n#define BITS ${bits}\n`
-  const text = headDim === 0 ? texts.crc32 + texts.code + texts.fp8 : texts.code + texts.turboquant
+  const text = headDim === 0 ? texts.crc32_tables + texts.code + texts.fp8 : texts.code + texts.turboquant
   return `${macros}${definitions}namespace ${name} {\n${text}\n}\n`.replaceAll('extern "C" ', '')
 }
 

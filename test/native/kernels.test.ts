@@ -14,7 +14,7 @@ const root = process.cwd()
 const held = needs(noCompiler === '', noCompiler)
 
 /** The text between R"cuda( and )cuda". */
-function textOf(name: 'move' | 'crc32'): string {
+function textOf(name: 'move' | 'crc32' | 'crc32_tables'): string {
   const source = readFileSync(join(root, 'native/kernels', `${name}_source.h`), 'utf8')
   const text = /R"cuda\(([\s\S]*?)\)cuda"/.exec(source)?.[1]
   if (text === undefined) throw new Error(`native/kernels/${name}_source.h has no kernel`)
@@ -63,14 +63,14 @@ const TWINS: readonly Twin[] = [
   ),
   twin('bytes behind a piece', 'crc32', 'byte < end)', 'byte < end + 16)'),
   twin('zeros behind a piece that stay', 'crc32', 'unshifted[stop - end]', 'unshifted[0]'),
-  twin('a last round that ends too late', 'crc32', '(left == 2 && stop == end)', 'left == 2'),
+  twin('a last round that ends too late', 'crc32', 'stop != end && rounds > 1 ?', 'stop == end && rounds > 1 ?'),
   twin('the run before', 'crc32', '.first <= piece', '.first < piece'),
   twin('a run that is cut short', 'crc32', 'count - before < each ? count - before : each', '1'),
   twin('a place from the start', 'crc32', 'powers[behind *', 'powers[(p - run.first) *'),
-  twin('a tile that is read twice', 'crc32', 'at += ROUND;', 'at += left == rounds ? 0 : ROUND;'),
+  twin('a tile that is read twice', 'crc32', 'at += ROUND;', 'at += round == 1 ? 0 : ROUND;'),
 ]
 
-const right = { move: textOf('move'), crc32: textOf('crc32') }
+const right = { move: textOf('move'), crc32: textOf('crc32_tables') + textOf('crc32') }
 const fileOf = ({ kernel }: Twin) => (kernel === 'crc32' ? 'crc32' : 'move')
 
 /** A text under a namespace of its own; without C's linkage, of which there is one name a program. */

@@ -367,7 +367,7 @@ static Result run_sums(const Op *op) {
   const uint32_t *powers = (const uint32_t *)op->powers;
   uint32_t *results = (uint32_t *)op->results;
   const uint32_t piece = op->piece_bytes;
-  if (piece == 0 || piece % 16384 != 0 || !reaches(op->tiles, op->bytes * sizeof *runs)) return 700;
+  if (piece == 0 || piece % 2048 != 0 || !reaches(op->tiles, op->bytes * sizeof *runs)) return 700;
   uint32_t pieces = 0;
   for (size_t i = 0; i < op->bytes; ++i) {
     const struct Run *run = runs + i;
@@ -376,7 +376,7 @@ static Result run_sums(const Op *op) {
     uint32_t behind = 0;
     for (uint32_t left = run->bytes; left > 0; ++behind, ++pieces) {
       const uint32_t here = left < piece ? left : piece;
-      const Address power = (Address)(powers + behind * (piece / 16384));
+      const Address power = (Address)(powers + behind * (piece / 2048));
       if (!reaches(power, 4)) return 700;
       left -= here;
       const uint32_t crc = remainder_of((const unsigned char *)run->address + left, here);

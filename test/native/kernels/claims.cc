@@ -124,14 +124,14 @@ void ChecksumOnce(const Text& text, uint64_t seed) {
     runs += cuda::RunCount(steps.back());
   }
   std::vector<cuda::Crc32Run> list(runs);
-  // As if there were more in the launch: of that hangs how long a piece is.
-  cuda::Crc32Runs written(list.data(), below(3) * (uint64_t{100} << 20));
+  // How long a piece is hangs of what else there is in the launch.
+  cuda::Crc32Runs written(list.data(), runs, below(60'000), 1 + below(16));
   for (size_t i = 0; i < steps.size(); ++i) written.Add(steps[i], static_cast<uint32_t>(i));
   CLAIM(written.count() == runs, "crc32, seed %llu: runs", static_cast<unsigned long long>(seed));
   std::vector<uint32_t> remainders(steps.size());
   device::Launch(1 + static_cast<uint32_t>(below(3)), 256, draw(), [&] {
     text.crc32(list.data(), written.count(), written.pieces(), written.piece_bytes(),
-               cuda::PiecePowers().data(), remainders.data());
+               cuda::GrainPowers().data(), remainders.data());
   });
   for (size_t i = 0; i < steps.size(); ++i) {
     const auto& [at, bytes, segment, stride] = steps[i];
