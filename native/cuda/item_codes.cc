@@ -11,8 +11,9 @@
 namespace orbitkv::cuda {
 namespace {
 
-/// Blocks for each multiprocessor: of 8 warps, twice as many as their registers allow at once.
-constexpr uint32_t kCodeBlocks = 8;
+/// Blocks for each multiprocessor, of 8 warps: four times as many as their registers allow at once,
+/// so that those that end early make room for others.
+constexpr uint32_t kCodeBlocks = 16;
 
 /// What the kernel of FP8 sums with, as fp8_source.h has it.
 using Powers = std::array<uint32_t, kFp8LanePowers + kFp8StepPowersMax>;

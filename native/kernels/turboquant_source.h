@@ -149,10 +149,15 @@ static __device__ __forceinline__ float centroid_of(u32 code) {
   return code >= half ? value : -value;
 }
 
-// Codes of a lane, value i at bit i * B, to `to` and back: through memory that the other lanes see. Where a lane's codes
+// Codes of a lane, value i at bit i * B: as few words as hold them.
+template <bool wide> struct CodesOf { typedef u32 Type; };
+template <> struct CodesOf<true> { typedef u64 Type; };
+template <int N, int B> using Codes = typename CodesOf<(N * B > 32)>::Type;
+
+// To `to` and back: through memory that the other lanes see. Where a lane's codes
 // are no whole bytes, neighbours put theirs together.
 template <int N, int B>
-static __device__ __forceinline__ void put_codes(u8* to, u64 codes, u32 lane) {
+static __device__ __forceinline__ void put_codes(u8* to, Codes<N, B> codes, u32 lane) {
   enum { LANE_BITS = N * B };
   if (LANE_BITS % 8 == 0) {
     u8* const mine = to + lane * (LANE_BITS / 8);
@@ -172,16 +177,16 @@ static __device__ __forceinline__ void put_codes(u8* to, u64 codes, u32 lane) {
 }
 
 template <int N, int B>
-static __device__ __forceinline__ u64 get_codes(const u8* from, u32 lane) {
+static __device__ __forceinline__ Codes<N, B> get_codes(const u8* from, u32 lane) {
   enum { LANE_BITS = N * B };
-  u64 codes = 0;
+  Codes<N, B> codes = 0;
   if (LANE_BITS % 16 == 0) {
-    EACH for (int i = 0; i < LANE_BITS / 16; ++i) codes |= (u64)((const u16*)(from + lane * (LANE_BITS / 8)))[i] << (16 * i);
+    EACH for (int i = 0; i < LANE_BITS / 16; ++i) codes |= (Codes<N, B>)((const u16*)(from + lane * (LANE_BITS / 8)))[i] << (16 * i);
     return codes;
   }
   const u32 together = LANE_BITS % 8 == 0 ? 1 : N == 2 ? 4 : 2;
   EACH for (int i = 0; i < (LANE_BITS % 8 == 0 ? LANE_BITS / 8 : 3); ++i)
-    codes |= (u64)from[lane / together * (together * LANE_BITS / 8) + i] << (8 * i);
+    codes |= (Codes<N, B>)from[lane / together * (together * LANE_BITS / 8) + i] << (8 * i);
   return codes >> (lane % together * LANE_BITS);
 }
 
@@ -226,8 +231,8 @@ static __device__ __forceinline__ bool encode_key(const u32 (&words)[D / 32], co
     }
   }
   hadamard<N>(x, lane);
-  u64 codes = 0;
-  EACH for (int i = 0; i < N; ++i) codes |= (u64)quantize(x[i], cells) << (i * B);
+  Codes<N, B> codes = 0;
+  EACH for (int i = N - 1; i >= 0; --i) codes = (codes << B) + quantize(x[i], cells);
   put_codes<N, B>(to, codes, lane);
   if (lane == 0) *(u16*)(to + D * B / 8) = (u16)stored;
   return refused;
@@ -262,15 +267,15 @@ static __device__ __forceinline__ bool encode_value(const u32 (&words)[D / 32], 
                        (stored_scale == 0 && high > low);
   const float divisor = refused ? 1.0f : scale;
   const float reciprocal = __frcp_rn(divisor);
-  u64 codes = 0;
-  EACH for (int i = 0; i < N; ++i) {
+  Codes<N, B> codes = 0;
+  EACH for (int i = N - 1; i >= 0; --i) {
     const float above = __fsub_rn(x[i], low);
     float q = __fmul_rn(above, reciprocal);
     q = __fmaf_rn(__fmaf_rn(-divisor, q, above), reciprocal, q);
     q = __fmaf_rn(__fmaf_rn(-divisor, q, above), reciprocal, q);
     // Rounded down to a whole number by the last place of 2^23.
     const float whole = __fadd_rd(fminf(__fadd_rn(q, 0.5f), TOP + 0.5f), 8388608.0f);
-    codes |= (u64)(__float_as_uint(whole) & TOP) << (i * B);
+    codes = (codes << B) + (__float_as_uint(whole) & TOP);
   }
   put_codes<N, B>(to, codes, lane);
   if (lane == 0) {
@@ -285,7 +290,7 @@ template <int D, int B, bool bf16>
 static __device__ __forceinline__ bool decode_key(const u8* from, const float* centroids, const u32 (&signs)[D / 32],
                                                   u32 lane, u32 (&words)[D / 32]) {
   enum { N = D / 16, W = D / 32 };
-  const u64 codes = get_codes<N, B>(from, lane);
+  const Codes<N, B> codes = get_codes<N, B>(from, lane);
   const u32 stored = *(const u16*)(from + D * B / 8);
   float c[N], s[N];
   EACH for (int i = 0; i < N; ++i) {
@@ -307,7 +312,7 @@ static __device__ __forceinline__ bool decode_key(const u8* from, const float* c
 template <int D, int B, bool bf16>
 static __device__ __forceinline__ bool decode_value(const u8* from, u32 lane, u32 (&words)[D / 32]) {
   enum { N = D / 16, W = D / 32 };
-  const u64 codes = get_codes<N, B>(from, lane);
+  const Codes<N, B> codes = get_codes<N, B>(from, lane);
   const u32 stored_scale = *(const u16*)(from + D * B / 8);
   const u32 stored_low = *(const u16*)(from + D * B / 8 + 2);
   const float scale = half_to_float(stored_scale);
