@@ -3,16 +3,14 @@
 // own, between two events.
 //
 // Arguments: ordinal, items, bytes of an item, budget of the codec, "device" or "host": where the
-// stream's pool is, "mapped", "fed", "split" or "own": where nvCOMP finds its arrays, "idle" or
-// "busy": whether the stream has nothing to do when a sample is queued, or copies that last longer
-// than the processor takes to write down what the sample needs. Reads samples from standard input,
-// one a line:
+// stream's pool is, "idle" or "busy": whether the stream has nothing to do when a sample is queued,
+// or copies that last longer than the processor takes to write down what the sample needs. Reads
+// samples from standard input, one a line:
 //
 //   copy encode|decode             the driver's copy of all items: from pages to the pool, and back
 //   crc encode                     checksums of all items, by kernel
 //   FORMAT encode|decode           fp8, turboquant-4, turboquant-3 or ans, through the stream
 //   bare encode|decode             nvCOMP's own calls, arrays and codings already on the device
-//   mapped encode|decode           the same with the arrays in pinned memory of the host
 //
 // Answers each with "nanoseconds stored_bytes"; "nan 0" for ANS without nvCOMP. A decoding follows
 // an encoding of its format, and the first of each is compared with what it must be.
@@ -85,12 +83,6 @@ std::vector<uint16_t> Gaussians(size_t count) {
   return values;
 }
 
-AnsPlaces PlacesOf(const std::string& name) {
-  if (name == "mapped") return AnsPlaces::kMapped;
-  if (name == "fed") return AnsPlaces::kFed;
-  return name == "split" ? AnsPlaces::kSplit : AnsPlaces::kOwn;
-}
-
 /// ITEM_CODING: format, scalar, role, bits, headDim, seed.
 using Coding = std::array<double, 6>;
 const std::map<std::string, Coding> kFormats = {
@@ -138,7 +130,7 @@ struct Sample {
 class Bench {
  public:
   Bench(int32_t ordinal, size_t count, uint64_t bytes, uint64_t budget, bool device_pool,
-        AnsPlaces arrays, bool busy)
+        bool busy)
       : device_(cuda::DeviceAt(ordinal)), count_(count), bytes_(bytes) {
     device_.Enter();
     if (busy) busy_ = cuda::AllocateMemory(device_.uuid(), 2 * kBusyBytes);
@@ -155,7 +147,6 @@ class Bench {
     }
     StreamOptions options;
     options.timed = true;
-    options.ans_arrays = arrays;
     options.codec_budget_bytes = budget;
     results_.resize(2 * count);
     stream_ = device_.OpenCudaStream({sink_, pool_, results_}, options);
@@ -238,12 +229,11 @@ class Bench {
     return {ns, sum};
   }
 
-  Sample Bare(bool encode, bool mapped) {
+  Sample Bare(bool encode) {
     const nvcomp::Functions* functions = nvcomp::Library::Instance().functions();
     if (functions == nullptr) return {};
-    std::unique_ptr<BareAns>& bare = mapped ? mapped_ : bare_;
-    if (bare == nullptr) bare = std::make_unique<BareAns>(*this, *functions, mapped);
-    return encode ? bare->Encode() : bare->Decode();
+    if (bare_ == nullptr) bare_ = std::make_unique<BareAns>(*this, *functions);
+    return encode ? bare_->Encode() : bare_->Decode();
   }
 
  private:
@@ -254,10 +244,10 @@ class Bench {
     bool checked = false;
   };
 
-  /// nvCOMP with nothing around it: the same items, arrays on the device or in pinned memory.
+  /// nvCOMP with nothing around it: the same items, arrays on the device.
   class BareAns {
    public:
-    BareAns(Bench& bench, const nvcomp::Functions& functions, bool mapped)
+    BareAns(Bench& bench, const nvcomp::Functions& functions)
         : bench_(bench), functions_(functions) {
       const size_t n = bench.count_;
       size_t room = 0;
@@ -271,23 +261,13 @@ class Bench {
       temp_bytes_ = std::max<size_t>({temp_bytes_, decode_temp, 16});
       codes_memory_ = bench.device_.Allocate(n * room_, &codes_);
       temp_memory_ = bench.device_.Allocate(temp_bytes_, &temp_);
-      if (mapped) {
-        bench.Require(bench.driver().cuMemHostAlloc(&host_, n * 7 * 8,
-                                                    cuda::kHostPortable | cuda::kHostMapped));
-        bench.Require(bench.driver().cuMemHostGetDevicePointer(&arrays_, host_, 0));
-      } else {
-        arrays_memory_ = bench.device_.Allocate(n * 7 * 8, &arrays_);
-      }
+      arrays_memory_ = bench.device_.Allocate(n * 7 * 8, &arrays_);
       std::vector<uint64_t> words(7 * n);
       for (size_t i = 0; i < n; ++i) {
         words[i] = Address(bench.pages_->base()) + i * bench.bytes_;
         words[n + i] = bench.bytes_;
         words[2 * n + i] = codes_ + i * room_;
         words[4 * n + i] = Address(bench.back_->base()) + i * bench.bytes_;
-      }
-      if (host_ != nullptr) {
-        std::memcpy(host_, words.data(), words.size() * 8);
-        return;
       }
       bench.Require(bench.driver().cuMemcpyHtoDAsync(arrays_, words.data(), words.size() * 8,
                                                      bench.stream()));
@@ -331,10 +311,6 @@ class Bench {
     }
     uint64_t Sum(size_t array) {
       std::vector<uint64_t> words(bench_.count_);
-      const auto* here = static_cast<const uint64_t*>(host_);
-      if (here != nullptr)
-        return std::accumulate(here + array * bench_.count_, here + (array + 1) * bench_.count_,
-                               uint64_t{0});
       bench_.Require(bench_.driver().cuMemcpyDtoHAsync(
           words.data(), arrays_ + array * bench_.count_ * 8, words.size() * 8, bench_.stream()));
       bench_.Require(bench_.driver().cuStreamSynchronize(bench_.stream()));
@@ -350,7 +326,6 @@ class Bench {
     uint64_t room_ = 0;
     size_t temp_bytes_ = 0;
     cuda::DeviceAddress codes_ = 0, temp_ = 0, arrays_ = 0;
-    void* host_ = nullptr;  // of arrays_ in pinned memory
     std::shared_ptr<const void> codes_memory_, temp_memory_, arrays_memory_;
     bool encoded_ = false;
     bool checked_ = false;
@@ -452,14 +427,14 @@ class Bench {
   int32_t page_number_ = 0, back_number_ = 0;
   std::map<std::string, Encoded> formats_;
   std::string last_;  // whose codings the pool has
-  std::unique_ptr<BareAns> bare_, mapped_;
+  std::unique_ptr<BareAns> bare_;
 };
 
 }  // namespace
 
 int main(int argc, char** argv) try {
-  if (argc != 8)
-    Die("ordinal, items, bytes, budget, device or host, mapped, fed, split or own, idle or busy");
+  if (argc != 7)
+    Die("ordinal, items, bytes, budget, device or host, idle or busy");
   if (const char* path = std::getenv("ORBITKV_NVCOMP_LIBRARY"); path != nullptr && *path != '\0') {
     const auto report = nvcomp::Library::Instance().Open(path);
     if (!report.available()) Die(std::string("nvCOMP: ") + report.reason + ": " + report.path);
@@ -467,7 +442,7 @@ int main(int argc, char** argv) try {
   const bool ans = nvcomp::Library::Instance().functions() != nullptr;
   Bench bench(std::atoi(argv[1]), std::strtoull(argv[2], nullptr, 10),
               std::strtoull(argv[3], nullptr, 10), std::strtoull(argv[4], nullptr, 10),
-              std::string(argv[5]) == "device", PlacesOf(argv[6]), std::string(argv[7]) == "busy");
+              std::string(argv[5]) == "device", std::string(argv[6]) == "busy");
   std::string line;
   while (std::getline(std::cin, line)) {
     std::istringstream words(line);
@@ -479,8 +454,8 @@ int main(int argc, char** argv) try {
       sample = bench.Copy(encode);
     else if (what == "crc")
       sample = bench.Checksums();
-    else if (what == "bare" || what == "mapped")
-      sample = bench.Bare(encode, what == "mapped");
+    else if (what == "bare")
+      sample = bench.Bare(encode);
     else if (!kFormats.contains(what))
       Die("no such codec: " + what);
     else if (what != "ans" || ans)

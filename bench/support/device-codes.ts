@@ -15,36 +15,29 @@ import { type Estimate, estimate, median, ratios, rounded } from './statistics.j
  * Does not show: an engine that works beside it, or jobs that follow one another.
  */
 
-const ARRAYS = ['own', 'mapped', 'fed', 'split'] as const
-
 interface Shape {
   readonly items: number
   readonly itemBytes: number
   readonly budgetBytes: number
   readonly pool: 'device' | 'host'
-  /** Where nvCOMP finds its arrays; `own`: as the product has it. */
-  readonly arrays: (typeof ARRAYS)[number]
   /** What the stream does when a job comes. */
   readonly stream: 'idle' | 'busy'
 }
 
 const DEVICE_POOL = { budgetBytes: GIB, pool: 'device' } as const
-const HOST_POOL = { budgetBytes: CODEC_BUDGET_BYTES, pool: 'host', arrays: 'own' } as const
+const HOST_POOL = { budgetBytes: CODEC_BUDGET_BYTES, pool: 'host' } as const
 const LARGE = { items: 256, itemBytes: MIB } as const
 const SMALL = { items: 64, itemBytes: 256 * KIB } as const
 const SHAPES: readonly Shape[] = [
-  ...[LARGE, SMALL].flatMap((size) => [
-    { ...size, ...DEVICE_POOL, arrays: 'own' as const, stream: 'busy' as const },
-    ...ARRAYS.map((arrays) => ({ ...size, ...DEVICE_POOL, arrays, stream: 'idle' as const })),
-  ]),
-  { ...LARGE, ...DEVICE_POOL, budgetBytes: CODEC_BUDGET_BYTES, arrays: 'own', stream: 'busy' },
+  ...[LARGE, SMALL].flatMap((size) =>
+    (['busy', 'idle'] as const).map((stream) => ({ ...size, ...DEVICE_POOL, stream })),
+  ),
+  { ...LARGE, ...DEVICE_POOL, budgetBytes: CODEC_BUDGET_BYTES, stream: 'busy' },
   { ...LARGE, ...HOST_POOL, stream: 'idle' },
   { ...SMALL, ...HOST_POOL, stream: 'idle' },
 ]
 const DIRECTIONS = ['encode', 'decode'] as const
 const CODECS = ['fp8', 'turboquant-4', 'turboquant-3', 'ans'] as const
-/** nvCOMP without us, with its arrays on the device, and in pinned memory as ours are. */
-const NVCOMP = ['bare', 'mapped'] as const
 const WARM = 3
 
 type Direction = (typeof DIRECTIONS)[number]
@@ -59,13 +52,13 @@ export async function deviceCodes(options: BenchOptions, say: (line: string) => 
   const program = linkControl('device_codes')
   const rows = []
   for (const shape of SHAPES) {
-    const { items, itemBytes, budgetBytes, pool, arrays, stream } = shape
+    const { items, itemBytes, budgetBytes, pool, stream } = shape
     const ordinal = options.device.slice('cuda:'.length)
-    const control = new RawControl(program, [ordinal, items, itemBytes, budgetBytes, pool, arrays, stream])
-    const { times, stored } = await sample(control, options.pairs, arrays === 'own' ? CODECS : ['ans'])
+    const control = new RawControl(program, [ordinal, items, itemBytes, budgetBytes, pool, stream])
+    const { times, stored } = await sample(control, options.pairs)
     await control.close()
     for (const direction of DIRECTIONS) {
-      for (const codec of ['crc', ...CODECS, 'mapped']) {
+      for (const codec of ['crc', ...CODECS]) {
         const mine = times.get(`${codec} ${direction}`)
         if (mine === undefined) continue
         const row = rowOf(shape, { codec, direction, mine, times, stored: stored.get(codec) ?? 0 })
@@ -78,11 +71,7 @@ export async function deviceCodes(options: BenchOptions, say: (line: string) => 
 }
 
 /** All that is compared, once a pair; decoding follows encoding, and copies are the first of each direction. */
-async function sample(
-  control: RawControl,
-  pairs: number,
-  codecs: readonly string[],
-): Promise<{ times: Times; stored: Map<string, number> }> {
+async function sample(control: RawControl, pairs: number): Promise<{ times: Times; stored: Map<string, number> }> {
   const times: Times = new Map()
   const stored = new Map<string, number>()
   for (let pair = -WARM; pair < pairs; pair++) {
@@ -95,9 +84,9 @@ async function sample(
     }
     await take('copy', 'encode')
     await take('copy', 'decode')
-    if (codecs.length > 1) await take('crc', 'encode')
-    for (const codec of codecs) for (const direction of DIRECTIONS) await take(codec, direction)
-    for (const what of NVCOMP) for (const direction of DIRECTIONS) await take(what, direction)
+    await take('crc', 'encode')
+    for (const codec of CODECS) for (const direction of DIRECTIONS) await take(codec, direction)
+    for (const direction of DIRECTIONS) await take('bare', direction)
   }
   return { times, stored }
 }
@@ -113,7 +102,7 @@ interface Sampled {
 function rowOf(shape: Shape, { codec, direction, mine, times, stored }: Sampled) {
   const bytes = shape.items * shape.itemBytes
   const copies = times.get(`copy ${direction}`) ?? []
-  const bare = codec === 'ans' || codec === 'mapped' ? times.get(`bare ${direction}`) : undefined
+  const bare = codec === 'ans' ? times.get(`bare ${direction}`) : undefined
   return {
     ...shape,
     codec,
@@ -133,7 +122,7 @@ function short({ median: middle, low, high }: Estimate): Estimate {
 
 function lineOf(row: ReturnType<typeof rowOf>): string {
   const size = row.itemBytes >= MIB ? `${row.itemBytes / MIB} MiB` : `${row.itemBytes / KIB} KiB`
-  const where = `${row.items} x ${size}, ${row.pool} pool, ${row.budgetBytes / MIB} MiB, arrays ${row.arrays}, ${row.stream}`
+  const where = `${row.items} x ${size}, ${row.pool} pool, ${row.budgetBytes / MIB} MiB, ${row.stream}`
   const { ofCopy } = row
   const copy = `${ofCopy.median} of a copy [${ofCopy.low}..${ofCopy.high}]`
   const bare =

@@ -37,7 +37,6 @@ std::optional<std::span<const double>> ReadList(napi_env env, napi_value list, n
 constexpr const char* kTransfers[] = {"auto", "direct", "kernel"};
 constexpr const char* kGathers[] = {"rounds", "warps"};
 constexpr const char* kDescriptors[] = {"mapped", "fed"};
-constexpr const char* kAnsArrays[] = {"mapped", "fed", "split"};
 
 /// The one of `names` that JavaScript says; nothing for another text.
 template <class T, size_t N>
@@ -86,11 +85,6 @@ std::optional<StreamOptions> ReadStreamOptions(napi_env env, napi_value options)
     const auto descriptors = ReadChoice<Descriptors>(env, *given, kDescriptors);
     if (!descriptors) return std::nullopt;
     read.descriptors = *descriptors;
-  }
-  if (const auto given = Given(env, options, "ansArrays")) {
-    const auto places = ReadChoice<AnsPlaces>(env, *given, kAnsArrays);
-    if (!places) return std::nullopt;
-    read.ans_arrays = *places;
   }
   if (const auto given = Given(env, options, "blocks")) {
     const auto blocks = ReadWithin(env, *given, 1, 1024);
@@ -160,7 +154,7 @@ napi_value OpenStream(napi_env env, napi_callback_info call) {
         env, "openStream",
         "options: transfer auto, direct or kernel, blocks 1 to 1024, tileBytes 512 to "
         "2^20, timed a boolean, gather rounds or warps, descriptors mapped or fed, "
-        "ansArrays mapped, fed or split, codecBudgetBytes and codecStagingBudgetBytes 0 to 2^40");
+        "codecBudgetBytes and codecStagingBudgetBytes 0 to 2^40");
   return Guarded(env, [&] {
     Device& device = *ordinal == kHostDevice ? HostDevice() : cuda::OpenDevice(*ordinal);
     return Int32(env, port->OpenStream(device, *options));

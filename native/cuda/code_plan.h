@@ -16,7 +16,8 @@
 /// What a job of codings becomes before a device sees it. Nothing here touches one.
 namespace orbitkv::cuda {
 
-/// What a batch needs of the workspace, from its start:
+/// What a batch needs of the workspace, from its start; all in front of `temp` is its head, which may
+/// be brought elsewhere:
 ///
 ///   items      48 bytes each (CodeItem)
 ///   flags      4 bytes each: it has no coding
@@ -47,6 +48,8 @@ struct CodeBatch {
   uint64_t chunk_room_bytes = 0;
   /// Lengths are known, of ANS that is encoded.
   bool sized = false;
+  /// Where the head is on the device.
+  DeviceAddress head = 0;
   /// How many powers of x FP8 sums with.
   uint32_t powers = 0;
   /// Between workspace and pool; of a batch that the processor codes, between pages and its buffer.
@@ -60,11 +63,9 @@ struct CodeBatch {
   static constexpr uint64_t kHeadBytes =
       AlignCoded(kCodeItemsMax * (kItemBytes + sizeof(Crc32Run)) +
                  (kFp8LanePowers + kFp8StepPowersMax) * sizeof(uint32_t));
-  DeviceAddress FlagsAt(DeviceAddress arena) const { return arena + count * sizeof(CodeItem); }
-  DeviceAddress SumsAt(DeviceAddress arena) const {
-    return FlagsAt(arena) + count * sizeof(uint32_t);
-  }
-  DeviceAddress RunsAt(DeviceAddress arena) const { return arena + runs_offset(); }
+  DeviceAddress flags_at() const { return head + count * sizeof(CodeItem); }
+  DeviceAddress sums_at() const { return flags_at() + count * sizeof(uint32_t); }
+  DeviceAddress runs_at() const { return head + runs_offset(); }
   uint64_t runs_offset() const {
     return (count * kItemBytes + powers * sizeof(uint32_t) + alignof(Crc32Run) - 1) /
            alignof(Crc32Run) * alignof(Crc32Run);

@@ -149,7 +149,7 @@ class CudaStream : public Stream {
   bool LaunchCodes(Job& job);
   bool LaunchBatch(Job& job, CodeWork& work, CodeBatch& batch);
   bool CodeOnDevice(Job& job, CodeWork& work, CodeBatch& batch);
-  bool SumOnDevice(Job& job, const CodeWork& work, const CodeBatch& batch);
+  bool SumOnDevice(Job& job, const CodeWork& work, CodeBatch& batch);
   bool LaunchSums(Job& job);
   void Begin(Job& job);
   /// The mark of the end, and the last fence.

@@ -224,7 +224,7 @@ bool CudaStream::CodeOnDevice(Job& job, CodeWork& work, CodeBatch& batch) {
   return true;
 }
 
-bool CudaStream::SumOnDevice(Job& job, const CodeWork& work, const CodeBatch& batch) {
+bool CudaStream::SumOnDevice(Job& job, const CodeWork& work, CodeBatch& batch) {
   if (job.error != 0 || device_.failed()) return true;
   const auto room = codes_->ReserveSums(batch);
   if (room.empty()) return false;

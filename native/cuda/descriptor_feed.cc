@@ -24,10 +24,11 @@ DescriptorFeed::~DescriptorFeed() {
 
 DeviceAddress DescriptorFeed::Feed(StreamPointer stream, const void* region, size_t bytes) {
   const DeviceAddress place = mirror_ + arena_.OffsetOf(region);
-  const bool fed = !device_.Note(driver_.cuMemcpyHtoDAsync(place, region, bytes, stream_)) &&
-                   driver_.cuEventRecord(fed_, stream_) == kSuccess &&
-                   driver_.cuStreamWaitEvent(stream, fed_, 0) == kSuccess;
-  return fed ? place : arena_.AddressOf(region);
+  Result result = driver_.cuMemcpyHtoDAsync(place, region, bytes, stream_);
+  if (result == kSuccess) result = driver_.cuEventRecord(fed_, stream_);
+  if (result == kSuccess) result = driver_.cuStreamWaitEvent(stream, fed_, 0);
+  device_.Note(result);
+  return result == kSuccess ? place : arena_.AddressOf(region);
 }
 
 }  // namespace orbitkv::cuda

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/system_error.h"
 #include "codec/crc32_combine.h"
 #include "cuda/crc32_runs.h"
 
@@ -56,7 +57,6 @@ ItemCodes::ItemCodes(CudaDevice& device, RunSums* sums, TileArena& arena,
       driver_(device.driver()),
       sums_(sums),
       arena_(arena),
-      ans_places_(options.ans_arrays),
       staging_budget_bytes_(options.codec_staging_budget_bytes),
       encoding_(device, options.codec_budget_bytes),
       decoding_(device, options.codec_budget_bytes) {}
@@ -67,6 +67,8 @@ void ItemCodes::Release() {
   encoding_.Free();
   decoding_.Free();
   FreeBuffer();
+  feed_.reset();
+  feed_asked_ = false;
 }
 
 void ItemCodes::FreeBuffer() {
@@ -96,8 +98,16 @@ int ItemCodes::Prepare(CodeWork& work) {
     means.programs[program] = sums_ != nullptr && device_.LoadCodeKernel(program) != nullptr;
   }
   if (const int planned = PlanCodes(work.steps, means, &work.batches); planned != 0) return planned;
-  const bool here = std::any_of(work.batches.begin(), work.batches.end(),
-                                [](const CodeBatch& batch) { return !batch.on_device(); });
+  const auto on_device = [](const CodeBatch& batch) { return batch.on_device(); };
+  if (!feed_asked_ && std::any_of(work.batches.begin(), work.batches.end(), on_device)) {
+    feed_asked_ = true;
+    try {
+      feed_.emplace(device_);
+    } catch (const SystemError&) {
+      // Without it heads come by the stream itself.
+    }
+  }
+  const bool here = !std::all_of(work.batches.begin(), work.batches.end(), on_device);
   if (here && buffer_ == nullptr) {
     void* memory = nullptr;
     const Result made = driver_.cuMemHostAlloc(&memory, kBufferBytes, kHostPortable | kHostMapped);
@@ -162,14 +172,27 @@ Result ItemCodes::Launch(StreamPointer stream, std::span<std::byte> room, const 
     if (SumsApart(items[i])) sums.Add(WholeOf(items[i].coded, items[i].stored), i);
   const size_t bytes = batch.runs_offset() + sums.count() * sizeof(Crc32Run);
   arena_.Commit(bytes);
-  Result result = driver_.cuMemcpyHtoDAsync(space, items, bytes, stream);
+  Result result = BringHead(stream, room.first(bytes), space, &batch.head);
   if (result != kSuccess) return result;
   const CodeKernel& kernel = *device_.LoadCodeKernel(batch.program);
   const uint32_t blocks = device_.multiprocessors() * kCodeBlocks;
-  result = encodes ? kernel.Encode(stream, space, count, batch.units, batch.FlagsAt(space), blocks)
-                   : kernel.Decode(stream, space, count, batch.units, batch.FlagsAt(space), blocks);
-  if (result != kSuccess || sums.count() == 0) return result;
-  return sums_->Launch(stream, batch.RunsAt(space), sums, batch.SumsAt(space));
+  result = encodes
+               ? kernel.Encode(stream, batch.head, count, batch.units, batch.flags_at(), blocks)
+               : kernel.Decode(stream, batch.head, count, batch.units, batch.flags_at(), blocks);
+  if (result == kSuccess && sums.count() > 0)
+    result = sums_->Launch(stream, batch.runs_at(), sums, batch.sums_at());
+  if (feed_) feed_->Used(stream, batch.head);
+  return result;
+}
+
+Result ItemCodes::BringHead(StreamPointer stream, std::span<const std::byte> head,
+                            DeviceAddress own, DeviceAddress* at) {
+  *at = 0;
+  if (feed_ && driver_.cuStreamQuery(stream) == kNotReady)
+    *at = feed_->Bring(stream, head.data(), head.size());
+  if (*at != 0) return kSuccess;
+  *at = own;
+  return driver_.cuMemcpyHtoDAsync(own, head.data(), head.size(), stream);
 }
 
 Result ItemCodes::LaunchAns(StreamPointer stream, std::span<std::byte> room, const CodeWork& work,
@@ -188,25 +211,22 @@ Result ItemCodes::LaunchAns(StreamPointer stream, std::span<std::byte> room, con
   const AnsArrays arrays{room.data(), chunks};
   const std::span<const AnsChunk> here = std::span(chunks_).first(chunks);
   arrays.Fill(here);
-  // On the device they are in the place of items, which nvCOMP has none of.
-  const DeviceAddress pinned = arena_.AddressOf(room.data());
-  const AnsPlaces own = encodes ? AnsPlaces::kFed : AnsPlaces::kSplit;
-  const AnsPlaces places = ans_places_ == AnsPlaces::kOwn ? own : ans_places_;
-  const DeviceAddress read = places == AnsPlaces::kMapped ? pinned : space;
-  const DeviceAddress written = places == AnsPlaces::kFed ? space : pinned;
-  if (read == space)
-    if (const Result fed = driver_.cuMemcpyHtoDAsync(space, arrays.at, room.size(), stream);
-        fed != kSuccess)
-      return fed;
+  // They are in the place of items, which nvCOMP has none of. What it says of codings is copied
+  // home; what it says of pages it writes to the host itself: each was measured to be the faster.
+  DeviceAddress read = 0;
+  if (const Result fed = BringHead(stream, room, space, &read); fed != kSuccess) return fed;
+  const DeviceAddress written = encodes ? read : arena_.AddressOf(room.data());
   const auto code = encodes ? &AnsCodes::Encode : &AnsCodes::Decode;
   const nvcomp::abi::Status status = ((*ans_).*code)(
       stream, *batch.ans, here, arrays, read, written, batch.TempAt(space), batch.temp_bytes);
-  if (status == nvcomp::abi::kOk && written == space) {
+  Result home = kSuccess;
+  if (status == nvcomp::abi::kOk && encodes) {
     const size_t said = arrays.Offset(AnsArrays::kSaid);
-    return driver_.cuMemcpyDtoHAsync(arrays.at + said, space + said,
+    home = driver_.cuMemcpyDtoHAsync(arrays.at + said, read + said,
                                      AnsArrays::Bytes(chunks) - said, stream);
   }
-  if (status == nvcomp::abi::kOk) return kSuccess;
+  if (feed_) feed_->Used(stream, read);
+  if (status == nvcomp::abi::kOk) return home;
   // It has its own words for what the driver told it; a lost device says so itself.
   const Result told = driver_.cuStreamQuery(stream);
   return told == kSuccess || told == kNotReady ? kInvalidValue : told;
@@ -262,7 +282,7 @@ std::span<std::byte> ItemCodes::ReserveSums(const CodeBatch& batch) {
 }
 
 Result ItemCodes::LaunchSums(StreamPointer stream, std::span<std::byte> room, const CodeWork& work,
-                             const CodeBatch& batch) {
+                             CodeBatch& batch) {
   const DeviceAddress space = workspace(work.direction).address();
   uint64_t runs = 0, summed = 0;
   for (const CodeItem& item : batch.items) {
@@ -280,9 +300,14 @@ Result ItemCodes::LaunchSums(StreamPointer stream, std::span<std::byte> room, co
   }
   const size_t bytes = words + sums.count() * sizeof(Crc32Run);
   arena_.Commit(bytes);
-  const Result fed = driver_.cuMemcpyHtoDAsync(batch.FlagsAt(space), room.data(), bytes, stream);
-  if (fed != kSuccess || sums.count() == 0) return fed;
-  return sums_->Launch(stream, batch.RunsAt(space), sums, batch.SumsAt(space));
+  DeviceAddress from_flags = 0;
+  const DeviceAddress own = space + batch.count * sizeof(CodeItem);
+  Result result = BringHead(stream, room.first(bytes), own, &from_flags);
+  if (result != kSuccess) return result;
+  batch.head = from_flags - batch.count * sizeof(CodeItem);
+  if (sums.count() > 0) result = sums_->Launch(stream, batch.runs_at(), sums, batch.sums_at());
+  if (feed_) feed_->Used(stream, from_flags);
+  return result;
 }
 
 std::span<std::byte> ItemCodes::ReserveWords(const CodeBatch& batch) {
@@ -294,8 +319,10 @@ Result ItemCodes::Return(StreamPointer stream, std::span<std::byte> room, const 
                          const CodeBatch& batch) {
   arena_.Commit(room.size());
   const size_t words = work.direction == CodeDirection::kEncode ? 2 : 1;
-  return driver_.cuMemcpyDtoHAsync(room.data(), batch.FlagsAt(workspace(work.direction).address()),
-                                   batch.count * words * sizeof(uint32_t), stream);
+  const Result result = driver_.cuMemcpyDtoHAsync(
+      room.data(), batch.flags_at(), batch.count * words * sizeof(uint32_t), stream);
+  if (feed_) feed_->Used(stream, batch.flags_at());
+  return result;
 }
 
 void ItemCodes::Expect(uint32_t fence, std::span<const std::byte> room, CodeWork& work,

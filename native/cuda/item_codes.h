@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/fixed_ring.h"
+#include "cuda/code_feed.h"
 #include "cuda/code_plan.h"
 #include "cuda/code_workspace.h"
 #include "cuda/cuda_device.h"
@@ -84,7 +85,7 @@ class ItemCodes {
   std::span<std::byte> ReserveSums(const CodeBatch& batch);
   /// Queues them.
   Result LaunchSums(StreamPointer stream, std::span<std::byte> room, const CodeWork& work,
-                    const CodeBatch& batch);
+                    CodeBatch& batch);
 
   /// Room for what the device says of a batch; empty when there is none now.
   std::span<std::byte> ReserveWords(const CodeBatch& batch);
@@ -128,6 +129,10 @@ class ItemCodes {
   }
   Result LaunchAns(StreamPointer stream, std::span<std::byte> room, const CodeWork& work,
                    const CodeBatch& batch);
+  /// Brings the head of a batch to the device, and says where it is there: in a place of the feed
+  /// while the stream is busy, else at `own` by the stream itself.
+  Result BringHead(StreamPointer stream, std::span<const std::byte> head, DeviceAddress own,
+                   DeviceAddress* at);
   void CollectSizes(const Pending& pending);
   void CollectAnsDecoded(const Pending& pending, std::span<uint32_t> results);
   void CollectEncoded(const Pending& pending, std::span<uint32_t> results);
@@ -139,13 +144,14 @@ class ItemCodes {
   const Driver& driver_;
   RunSums* sums_;
   TileArena& arena_;
-  const AnsPlaces ans_places_;
   const std::optional<uint64_t> staging_budget_bytes_;
   CodeWorkspace encoding_;
   CodeWorkspace decoding_;
   std::byte* buffer_ = nullptr;
   bool buffer_lent_ = false;
   std::optional<AnsCodes> ans_;
+  std::optional<CodeFeed> feed_;
+  bool feed_asked_ = false;
   /// Arguments of one batch, which are too much for a stack.
   std::array<AnsChunk, AnsCodes::kChunksMax> chunks_;
   FixedRing<Pending, Fences::kPendingMax> pending_;

@@ -33,8 +33,6 @@ enum class Transfer { kAuto, kDirect, kKernel };
 /// As `Gather` and `Descriptors` there.
 enum class Gather { kRounds, kWarps };
 enum class Descriptors { kMapped, kFed };
-/// As `AnsArrays` there; kOwn: as each direction has it.
-enum class AnsPlaces { kMapped, kFed, kSplit, kOwn };
 
 /// As in src/binding/streams.ts; 0 stands for the measured default. The host has no use for any.
 struct StreamOptions {
@@ -48,7 +46,6 @@ struct StreamOptions {
   std::optional<uint64_t> codec_staging_budget_bytes;
   Gather gather = Gather::kRounds;
   Descriptors descriptors = Descriptors::kMapped;
-  AnsPlaces ans_arrays = AnsPlaces::kOwn;
 };
 
 /// As CODEC_WORKSPACE in src/binding/codecs.ts.

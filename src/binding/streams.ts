@@ -16,8 +16,6 @@ export interface StreamOptions {
   readonly gather?: Gather
   /** Where that kernel finds its descriptors; for measuring. */
   readonly descriptors?: Descriptors
-  /** Where nvCOMP finds the arrays of a batch; for measuring. */
-  readonly ansArrays?: AnsArrays
   /** Device memory that encode() may hold, and decode() as much again; 64 MiB by default, 0 for none. */
   readonly codecBudgetBytes?: number
   /**
@@ -32,12 +30,6 @@ export type Gather = 'rounds' | 'warps'
 
 /** In pinned memory of the host (default), or brought to the device by a stream beside the kernel's. */
 export type Descriptors = 'mapped' | 'fed'
-
-/**
- * In pinned memory of the host; copied to the device and what nvCOMP says copied back; or only copied to the device, what it
- * says goes to pinned memory. Without the option encoding is fed, and decoding split.
- */
-export type AnsArrays = 'mapped' | 'fed' | 'split'
 
 export interface StreamReport {
   readonly device: string

@@ -54,6 +54,7 @@ const CLAIMS: readonly (readonly [scenario: string, claim: string, setting?: Set
   ['no-batch', 'without batched copies each goes alone', { ORBITKV_SHIM: 'no-batch' }],
   ['refused-launch', 'a refused launch fails its job alone'],
   ['refused-copy', 'a refused copy fails its job alone'],
+  ['refused-feed', 'descriptors that cannot be fed are read where they are'],
   ['refused-fence', 'a fence that the driver refuses loses nothing, and nothing ends before the device has done'],
   ['refused-memory', 'memory that the driver does not give is a typed refusal, and nothing is left behind'],
   ['virtual-memory', 'memory that cannot be shared is refused with the name of the setting'],

@@ -280,7 +280,7 @@ __attribute__((destructor)) static void forget(void) {
 
 typedef struct Event {
   struct Event *older;
-  int pending;  // recordings not yet passed
+  unsigned long recorded, passed;  // recordings queued, and passed
   struct timespec at;
 } Event;
 // Never freed, because a queued operation may still name one; kept where they can be found.
@@ -292,6 +292,7 @@ typedef struct Op {
   size_t bytes;
   unsigned value;
   Event *event;
+  unsigned long recorded;
   void (*function)(void *);
   void *argument;
   int kernel;
@@ -415,7 +416,8 @@ static void *work(void *passed) {
     while (!s->first && !s->closing) pthread_cond_wait(&moved, &lock);
     if (!s->first) break;
     Op *op = s->first;
-    if (op->kind == WAIT && op->event->pending > 0 && !sticky) {
+    // As last recorded when the wait was queued: what is recorded later does not count.
+    if (op->kind == WAIT && op->event->passed < op->recorded && !sticky) {
       pthread_cond_wait(&moved, &lock);
       continue;
     }
@@ -442,7 +444,7 @@ static void *work(void *passed) {
     if (failed) __atomic_store_n(&sticky, failed, __ATOMIC_RELEASE);
     if (op->kind == RECORD && !dead) {
       clock_gettime(CLOCK_MONOTONIC, &op->event->at);
-      op->event->pending--;
+      op->event->passed++;
     }
     s->running = 0;
     free(op);
@@ -457,7 +459,8 @@ static Result push(Stream *s, Op op) {
   *made = op;
   made->next = NULL;
   pthread_mutex_lock(&lock);
-  if (op.kind == RECORD) op.event->pending++;
+  if (op.kind == RECORD) op.event->recorded++;
+  if (op.kind == WAIT) made->recorded = op.event->recorded;
   if (s->last) s->last->next = made;
   else s->first = made;
   s->last = made;
@@ -549,7 +552,7 @@ API Result cuEventRecord(Event *event, Stream *s) {
 API Result cuEventQuery(Event *event) {
   ENTER();
   pthread_mutex_lock(&lock);
-  int pending = event->pending;
+  int pending = event->passed < event->recorded;
   pthread_mutex_unlock(&lock);
   return pending ? 600 : 0;
 }

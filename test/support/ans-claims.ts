@@ -97,19 +97,4 @@ export function declareAnsClaims(declare: (title: string, body: Body) => void, n
     t.deepEqual(bed.decode(second.stored), { result: 0, refused: [] })
     bed.checkPages(t, second.stored)
   })
-
-  declare('ANS: wherever nvCOMP finds its arrays, bytes and lengths are the same', (t) => {
-    const items = Array.from({ length: 5 }, (_, i): AnsItem => ({ scalar: 'bf16', content: normals(32 * KIB, i + 1) }))
-    const stored = (['mapped', 'fed', 'split'] as const).map((ansArrays) => {
-      const bed = new AnsBed(t, native, items, { ansArrays })
-      const encoded = bed.encode()
-      t.is(encoded.result, 0)
-      bed.checkPool(t, encoded.stored)
-      t.deepEqual(bed.decode(encoded.stored), { result: 0, refused: [] })
-      bed.checkPages(t, encoded.stored)
-      return encoded.stored
-    })
-    t.deepEqual(stored[1], stored[0])
-    t.deepEqual(stored[2], stored[0])
-  })
 }

@@ -159,6 +159,28 @@ const SCENARIOS: Readonly<Record<string, () => void>> = {
     bed.roundTrip()
     bed.lane.close()
   },
+  // What does not come beside the stream is read where it is, whatever was fed there before.
+  'refused-feed': () => {
+    const bed = new Bed({ transfer: 'kernel', gather: 'warps', descriptors: 'fed' })
+    bed.roundTrip()
+    for (const refused of ['copy=1', 'record=1,copy=1', '']) {
+      const content = Uint8Array.from({ length: BYTES }, (_, i) => (i * 11 + refused.length) & 255)
+      bed.lane.poolBytes.set(content)
+      cudaFaults(refused)
+      is(bed.lane.copy(1, 0, bed.list.slice(0, 7)), 0)
+      is(bed.lane.copy(2, 0, bed.list.slice(7)), 0)
+      cudaFaults('')
+      same(bed.results(2), [
+        [1, 0],
+        [2, 0],
+      ])
+      bed.lane.poolBytes.fill(0)
+      is(bed.lane.copy(3, 1, bed.list), 0)
+      same(bed.results(1), [[3, 0]])
+      is(firstDifference(bed.lane.poolBytes.subarray(0, BYTES), content), -1)
+    }
+    bed.lane.close()
+  },
   // What the device was given goes on: pages and the pool stay the job's until it has ended.
   'refused-fence': () => {
     const bed = new Bed()
