@@ -162,22 +162,28 @@ const SCENARIOS: Readonly<Record<string, () => void>> = {
   // What does not come beside the stream is read where it is, whatever was fed there before.
   'refused-feed': () => {
     const bed = new Bed({ transfer: 'kernel', gather: 'warps', descriptors: 'fed' })
-    bed.roundTrip()
-    for (const refused of ['copy=1', 'record=1,copy=1', '']) {
-      const content = Uint8Array.from({ length: BYTES }, (_, i) => (i * 11 + refused.length) & 255)
-      bed.lane.poolBytes.set(content)
-      cudaFaults(refused)
-      is(bed.lane.copy(1, 0, bed.list.slice(0, 7)), 0)
-      is(bed.lane.copy(2, 0, bed.list.slice(7)), 0)
-      cudaFaults('')
-      same(bed.results(2), [
-        [1, 0],
-        [2, 0],
-      ])
+    const beside = native.defineTemplate(
+      Float64Array.of(bed.mapping, PAGE, 2 * PAGE, BYTES / PAGE, 0, PAGE, PAGE),
+      Float64Array.of(0, 1),
+    )
+    const list = bed.list.map((value, i) => (i % 7 === 0 ? beside : value))
+    for (const refused of ['', 'copy=1', '']) {
+      bed.roundTrip()
+      const content = bed.lane.poolBytes.slice(0, BYTES)
+      for (let page = 0; page < BYTES / PAGE; page++) {
+        const at = 2 * PAGE * page
+        cudaFaults(refused)
+        is(bed.lane.move(1, [bed.mapping, at + PAGE, bed.mapping, at, PAGE]), 0)
+        cudaFaults('')
+      }
+      ok(bed.results(BYTES / PAGE).every(([, result]) => result === 0))
       bed.lane.poolBytes.fill(0)
-      is(bed.lane.copy(3, 1, bed.list), 0)
+      is(bed.lane.copy(2, 1, list), 0)
+      same(bed.results(1), [[2, 0]])
+      is(firstDifference(bed.lane.poolBytes.subarray(0, BYTES), content), -1, refused)
+      bed.lane.poolBytes.fill(255)
+      is(bed.lane.copy(3, 0, list), 0)
       same(bed.results(1), [[3, 0]])
-      is(firstDifference(bed.lane.poolBytes.subarray(0, BYTES), content), -1)
     }
     bed.lane.close()
   },
