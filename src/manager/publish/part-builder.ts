@@ -36,9 +36,15 @@ export class PartBuilder {
   build(): SavePart {
     const [raw, coded] = [this.#raw, this.#coded]
     return {
-      entries: raw.entries.concat(coded.entries),
-      runs: raw.runs.concat(coded.runs),
-      descriptors: Float64Array.from(raw.descriptors.concat(coded.descriptors)),
+      entries: joined(raw.entries, coded.entries),
+      runs: joined(raw.runs, coded.runs),
+      descriptors: Float64Array.from(joined(raw.descriptors, coded.descriptors)),
     }
   }
+}
+
+/** Nothing is copied where only one kind is there. */
+function joined(raw: readonly number[], coded: readonly number[]): readonly number[] {
+  if (coded.length === 0) return raw
+  return raw.length === 0 ? coded : raw.concat(coded)
 }

@@ -8,8 +8,8 @@ import type { PageStorage } from '../storage/page-storage.js'
 /** Blocks of one group that a query asked for, by position of their key in the query. */
 export interface FoundGroup extends GroupPresence {
   readonly group: number
-  /** Stored bytes of all blocks before each position, then of all. */
-  readonly bytesBefore: Float64Array
+  /** Stored bytes of each block, where all are equally long; else of all blocks before each position, then of all. */
+  readonly bytes: number | Float64Array
   /** Keys that were asked for; more than `present` has when the rest is of no use behind a gap. */
   readonly asked: number
   /** -1 where nothing was published. */
@@ -37,7 +37,8 @@ export function findBlocks(
     const { kind, blockTokens, windowTokens } = geometry
     const asked = keys.length / KEY_BYTES
     const found = new Int32Array(asked)
-    storage.lookup(seal.classes[group] as number, keys, asked, found)
+    const classId = seal.classes[group] as number
+    storage.lookup(classId, keys, asked, found)
     const usable = (entry: number) => entry !== NONE && (message.allowSsd || storage.inDram(entry))
     // Behind a gap no boundary of full attention is legal.
     const gap = kind === 'full-attention' ? found.findIndex((entry) => !usable(entry)) : NONE
@@ -47,7 +48,7 @@ export function findBlocks(
       kind,
       blockTokens,
       windowTokens,
-      bytesBefore: runningBytes(storage, entries),
+      bytes: storage.blockBytes(classId) ?? runningBytes(storage, entries),
       firstBlock,
       asked,
       entries,
@@ -67,8 +68,9 @@ function runningBytes(storage: PageStorage, entries: Int32Array): Float64Array {
 }
 
 /** Stored bytes of some blocks of a group. */
-export function bytesOf({ bytesBefore }: FoundGroup, { first, end }: BlockRange): number {
-  return (bytesBefore[end] as number) - (bytesBefore[first] as number)
+export function bytesOf({ bytes }: FoundGroup, { first, end }: BlockRange): number {
+  if (typeof bytes === 'number') return bytes * (end - first)
+  return (bytes[end] as number) - (bytes[first] as number)
 }
 
 /** The entry cannot be used: every boundary that needs it is gone. */

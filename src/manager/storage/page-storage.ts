@@ -109,6 +109,8 @@ export interface PageStorage {
   encoded(entry: number, granule: number): boolean
   /** Bytes of all of them: what the entry takes on the SSD, and in DRAM but for whole pages. */
   extentBytes(entry: number): number
+  /** The same of every entry of a class; null: a codec may give each its own. */
+  blockBytes(classId: number): number | null
   /** Where a granule begins in the extent. May walk over those before it: ask once, then add up. */
   extentOffset(entry: number, granule: number): number
   crc(entry: number, granule: number): number

@@ -249,6 +249,11 @@ export class Storage implements PageStorage {
     return this.entries.extentBytes(entry)
   }
 
+  blockBytes(classId: number): number | null {
+    const { lengths, geometry } = this.#classes.get(classId)
+    return lengths === null ? geometry.extentBytes : null
+  }
+
   extentOffset(entry: number, granule: number): number {
     return this.entries.extentOffsetBytes(entry, granule)
   }

@@ -81,3 +81,9 @@ test('coded queries: a hint is charged what it reads', (t) => {
   rig.endRead(0)
   t.is(charged(rig), 0)
 })
+
+test('queries: without a codec a class says once how long its blocks are, with one each block says it', (t) => {
+  const plain = new QueryRig([FULL], {}, 1, 'bfloat16')
+  t.is(plain.storage.blockBytes(0), BLOCK_BYTES)
+  t.is(rigOf(FULL, [true]).storage.blockBytes(0), null)
+})
