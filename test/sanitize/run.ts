@@ -27,13 +27,18 @@ const SLICE = [
  */
 const WHOLE = [
   ...SLICE,
+  'native/ans-codes',
   'native/copy-template',
   'native/crc32',
+  'native/cuda-codes',
   'native/cuda-device',
   'native/cuda-faults',
   'native/cufile',
   'native/cufile-cuda',
+  'native/held-codes',
+  'native/host-codes',
   'native/in-process',
+  'native/nvcomp',
   'native/port-sockets',
   'native/shard-files',
   'native/slot-lines',
