@@ -108,6 +108,10 @@ std::optional<StreamOptions> ReadStreamOptions(napi_env env, napi_value options)
     if (!bytes) return std::nullopt;
     read.codec_staging_budget_bytes = *bytes;
   }
+  if (const auto given = Given(env, options, "encodeBudgetBytes")) {
+    read.encode_budget_bytes = ReadWithin(env, *given, 0, kCodecBudgetBytesMax);
+    if (!read.encode_budget_bytes) return std::nullopt;
+  }
   return read;
 }
 
@@ -154,7 +158,7 @@ napi_value OpenStream(napi_env env, napi_callback_info call) {
         env, "openStream",
         "options: transfer auto, direct or kernel, blocks 1 to 1024, tileBytes 512 to "
         "2^20, timed a boolean, gather rounds or warps, descriptors mapped or fed, "
-        "codecBudgetBytes and codecStagingBudgetBytes 0 to 2^40");
+        "codecBudgetBytes, codecStagingBudgetBytes and encodeBudgetBytes 0 to 2^40");
   return Guarded(env, [&] {
     Device& device = *ordinal == kHostDevice ? HostDevice() : cuda::OpenDevice(*ordinal);
     return Int32(env, port->OpenStream(device, *options));

@@ -58,7 +58,7 @@ ItemCodes::ItemCodes(CudaDevice& device, RunSums* sums, TileArena& arena,
       sums_(sums),
       arena_(arena),
       staging_budget_bytes_(options.codec_staging_budget_bytes),
-      encoding_(device, options.codec_budget_bytes),
+      encoding_(device, options.encode_budget_bytes.value_or(options.codec_budget_bytes)),
       decoding_(device, options.codec_budget_bytes) {}
 
 ItemCodes::~ItemCodes() { FreeBuffer(); }

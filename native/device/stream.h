@@ -44,6 +44,8 @@ struct StreamOptions {
   uint64_t codec_budget_bytes = uint64_t{64} << 20;
   /// The same of streams of staging slots that may decode what this one encodes.
   std::optional<uint64_t> codec_staging_budget_bytes;
+  /// Of that direction alone, in its place.
+  std::optional<uint64_t> encode_budget_bytes;
   Gather gather = Gather::kRounds;
   Descriptors descriptors = Descriptors::kMapped;
 };

@@ -23,6 +23,8 @@ export interface StreamOptions {
    * takes nothing that does not fit there, and in its own budget, when it is decoded.
    */
   readonly codecStagingBudgetBytes?: number
+  /** What encode() may hold, in the place of that. */
+  readonly encodeBudgetBytes?: number
 }
 
 /** By rounds of a block that fetches descriptors for all its warps (default), or each warp by itself. */

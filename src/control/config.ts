@@ -171,7 +171,6 @@ export function ssdSettings(config: ManagerConfig): SsdSettings {
     backend: config.ssdBackend,
     readPath: config.ssdReadPath,
     paths: config.ssdPaths.length,
-    encodes: config.codec.name !== 'none',
   }
 }
 
@@ -209,6 +208,7 @@ export function managerOptions(
     ssd: config.ssdPaths.length > 0,
     devices,
     codec: config.codec,
+    codecBudgetBytes: config.codecBudgetBytes,
     routes: routes ?? MANAGER_DEFAULTS.routes,
     queryBudgetBytes: config.queryBudgetBytes,
     queryInstanceBudgetBytes: config.queryInstanceBudgetBytes,

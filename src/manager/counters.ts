@@ -34,9 +34,10 @@ export const VERB_COUNT = {
   warmForegroundSkips: 28,
   ssdBackendFallbacks: 29,
   gpuWriteFallbacks: 30,
-  ranksByUring: 31,
+  encodedWriteFallbacks: 31,
+  ranksByUring: 32,
   /** The first of RESERVATION_PHASES; the others follow in their order. */
-  phases: 32,
+  phases: 33,
 } as const
 
 export const VERB_SERIES: readonly SeriesSpec[] = [
@@ -83,6 +84,12 @@ export const VERB_SERIES: readonly SeriesSpec[] = [
     name: 'ssd_gpu_write_fallbacks',
     kind: 'counter',
     text: 'Write jobs that went by DRAM because eight GPU writes of their instance and device were admitted',
+    feature: 'cufile',
+  },
+  {
+    name: 'ssd_encoded_write_fallbacks',
+    kind: 'counter',
+    text: 'Parts of publications whose codings did not fit on their device together: written from DRAM',
     feature: 'cufile',
   },
   {

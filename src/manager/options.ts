@@ -1,6 +1,6 @@
 import type { DeviceName } from '../shared/base/device-name.js'
 import type { ReuseWindow } from '../shared/cache/reuse-windows.js'
-import { type CodecSetting, NO_CODEC } from '../shared/codec/setting.js'
+import { CODEC_BUDGET_BYTES, type CodecSetting, NO_CODEC } from '../shared/codec/setting.js'
 import type { SsdRoutes } from '../shared/routing/ssd-selection.js'
 import { HOST_DEVICE, type ServedDevice } from './lanes/served-device.js'
 
@@ -20,6 +20,8 @@ export interface ManagerOptions {
   readonly staging: readonly DeviceName[]
   /** How pages are stored. */
   readonly codec: CodecSetting
+  /** Device memory that the codec of one worker may hold, for each direction. */
+  readonly codecBudgetBytes: number
   /** How the SSD tier is read and written; the machine's route switch begins with it. */
   readonly routes: SsdRoutes
   /** Bytes that all open queries and leases together may reserve. */
@@ -82,6 +84,7 @@ export const MANAGER_DEFAULTS = {
   staging: [],
   ownPid: 0,
   codec: NO_CODEC,
+  codecBudgetBytes: CODEC_BUDGET_BYTES,
   routes: DRAM_ROUTES,
   queryReadBatchBytes: 0,
   queryReadBatchesMax: 0,

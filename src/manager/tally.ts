@@ -46,6 +46,11 @@ export class ManagerTally {
     this.#tally.add(VERB_COUNT.gpuWriteFallbacks, 1)
   }
 
+  /** Codings that their device did not hold are written from DRAM. */
+  encodedWriteFellBack(): void {
+    this.#tally.add(VERB_COUNT.encodedWriteFallbacks, 1)
+  }
+
   ssdFellBack(): void {
     this.#tally.add(VERB_COUNT.ssdBackendFallbacks, 1)
   }

@@ -330,6 +330,16 @@ shimTest(
     two.lane.reap(1)
     t.is(two.release(), 0)
 
+    // Encoding has a budget of its own where it is given one.
+    const own = new Bed(t, [fp8(256 * KIB, 1), fp8(256 * KIB, 2)], {
+      codecBudgetBytes: 4 * KIB,
+      encodeBudgetBytes: MIB,
+    })
+    t.is(own.hold(), 0)
+    t.is(own.lane.reap(1)[0]?.result, 0)
+    t.true(own.workspace('heldBytes') <= MIB)
+    t.is(own.release(), 0)
+
     const shapes = new Bed(t, [turboquant(16 * KIB, 1, 64), turboquant(16 * KIB, 2, 128)])
     t.is(shapes.hold(), E2BIG, 'two programs make two batches')
 

@@ -44,11 +44,6 @@ const REFUSED: readonly (readonly [string, readonly string[], RegExp])[] = [
   ['the flag of earlier versions', ['--ssd-codec', 'fp8'], /use --storage-codec: .*\[config_unknown_flag\]/],
   ['the budget of earlier versions', ['--ssd-codec-budget=1gb'], /use --storage-codec-budget \[config_unknown_flag\]/],
   [
-    'cuFile that would have nothing to do',
-    ['--storage-codec', 'fp8', '--ssd-backend', 'cufile', '--ssd-read-path', 'uring'],
-    /nothing would go by cuFile.*\[config_conflict\]/,
-  ],
-  [
     'ANS without a CUDA device',
     ['--storage-codec', 'ans', '--devices', 'none'],
     /none is served \(--devices none\).*nvidia-libnvcomp-cu1[23]==5\.3\.0\.16.*ORBITKV_NVCOMP_LIBRARY=.*\[codec_unavailable\]/,

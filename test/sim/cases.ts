@@ -127,3 +127,45 @@ export function seedWithFailedDecodings(seed: number, way: 'window' | 'slot'): P
     },
   }
 }
+
+/** Publications of several blocks, all of which fit together where they are coded: written from there, chunk after chunk. */
+export function seedWithHeldCodings(seed: number): Plan {
+  const plan = planOf(seed)
+  const model = {
+    layout: 'packed',
+    layers: 3,
+    wordsEven: 1024,
+    wordsOdd: 1024,
+    groups: 1,
+    tokensFactor: 1,
+    second: 'full-attention',
+    windowTokens: 1,
+    ranks: 1,
+    pages: 14,
+  } as const
+  return {
+    ...plan,
+    models: [model],
+    sizes: {
+      ...plan.sizes,
+      ssd: true,
+      writePolicy: 'all',
+      publishPartBytes: 1 << 20,
+      descriptorsPerRecord: 512,
+      poolBlocks: 12,
+      shardBlocks: 12,
+    },
+    engines: plan.engines.map((engine) => ({ ...engine, commands: engine.commands.slice(0, 200) })),
+    processes: [],
+    gpu: {
+      ...plan.gpu,
+      backend: 'cufile',
+      readPath: null,
+      engines: [true, true, true],
+      drops: true,
+      poolRoom: 4,
+      shardRoom: 8,
+    },
+    codec: { name: 'fp8', wordsFactor: 1, partDescriptors: 256, unfitOneIn: 9, off: [], encodes: [], decodes: [] },
+  }
+}

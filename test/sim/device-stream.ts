@@ -2,6 +2,7 @@ import { SECTOR_BYTES } from '../../src/shared/base/units.js'
 import { crc32Strided } from '../../src/shared/codec/crc32.js'
 import { CHECKSUM, COPY } from '../../src/shared/layout/descriptors.js'
 import type { Actor, ActorHost } from './actor.js'
+import { Arena } from './arena.js'
 import { decodeItems, encodeItems } from './coding-jobs.js'
 import type { CodedMove, CopyMemory, Device, Move } from './device.js'
 import type {
@@ -22,6 +23,7 @@ import { must } from './violation.js'
 const EINVAL = -22
 const EIO = -5
 const EBUSY = -16
+const E2BIG = -7
 
 type CopyFault = (typeof COPY_FAULTS | typeof SCATTER_FAULTS | typeof PART_FAULTS)[number]
 
@@ -91,6 +93,7 @@ export class DeviceStream {
   #held: (() => void)[] = []
   #lastAtUs = 0
   #stalled = false
+  readonly arena = new Arena()
   inFlight = 0
   /** Of these, codings. */
   coding = 0
@@ -137,6 +140,32 @@ export class DeviceStream {
     results: Uint32Array,
     base: number,
   ): number {
+    return this.arena.free ? this.#encode(tag, doubles, offset, count, results, base, false) : EBUSY
+  }
+
+  /** As Port.encodeHeld, with room for so many codings. */
+  encodeHeld(
+    tag: number,
+    doubles: Float64Array,
+    offset: number,
+    count: number,
+    results: Uint32Array,
+    base: number,
+    most: number,
+  ): number {
+    if (!this.arena.free) return EBUSY
+    return count > most ? E2BIG : this.#encode(tag, doubles, offset, count, results, base, true)
+  }
+
+  #encode(
+    tag: number,
+    doubles: Float64Array,
+    offset: number,
+    count: number,
+    results: Uint32Array,
+    base: number,
+    held: boolean,
+  ): number {
     const { device, memory, encodes } = this.world
     const moves = this.#coded(doubles, offset, count)
     must(base >= 0 && base + 2 * count <= results.length, 'X3', () => `results of ${count} codings at ${base}`)
@@ -144,7 +173,24 @@ export class DeviceStream {
       must(room % SECTOR_BYTES === 0, 'X3', () => `an encoding has ${room} bytes of room`)
     }
     const strike = encodes.strike()
-    return this.#code(strike, tag, moves, false, () => encodeItems(device, memory, moves, strike, results, base))
+    const refused = this.#code(strike, tag, moves, false, () => {
+      const result = encodeItems(device, memory, moves, strike, results, base)
+      if (held) this.#keep(result, moves, results, base)
+      return result
+    })
+    if (refused === 0 && held) this.arena.begin()
+    return refused
+  }
+
+  /** What was coded stays in the arena as well, unless the job failed. */
+  #keep(result: number, moves: readonly CodedMove[], results: Uint32Array, base: number): void {
+    if (result !== 0) return this.arena.failed()
+    const { bytes } = this.world.memory
+    const codes = moves.map(({ memoryAt, bytes: item }, index) => {
+      const stored = results[base + 2 * index] as number
+      return stored > 0 && stored < item ? bytes.slice(memoryAt, memoryAt + stored) : null
+    })
+    this.arena.made(codes)
   }
 
   /** As Port.decode. */

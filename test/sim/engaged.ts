@@ -77,20 +77,38 @@ export class Engaged {
     if (request.kind === 'restore') this.#take(`h${device}/${request.job}`, this.#sources(request.list))
   }
 
-  /** A restore holds its sources; a write its extents (`s`), and until its copies have ended its memory (`sc`). */
+  /**
+   * A restore holds its sources; a write its extents (`s`), and until its copies have ended its memory (`sc`); so does an
+   * encoding, whose extents are named later.
+   */
   stagings(device: number, request: SsdWorkerRequest): void {
     if (request.kind === 'restore') this.#take(`s${device}/${request.job}`, this.#sources(request.list))
+    if (request.kind === 'encode') {
+      const memory: Piece[] = []
+      each(request.list, COPY.doubles, (field) => {
+        memory.push(this.#allocation(field(COPY.poolOffsetBytes), true))
+      })
+      this.#take(`sc${device}/${request.job}`, memory)
+      this.#take(`s${device}/${request.job}`, [])
+    }
+    if (request.kind === 'write-codes') this.#take(`s${device}/${request.job}`, this.#extents(request.list))
     if (request.kind !== 'write') return
     const memory: Piece[] = []
-    const extents: Piece[] = []
     each(request.list, TARGET.doubles, (field) => {
       memory.push(this.#allocation(field(TARGET.poolOffsetBytes), true))
+    })
+    this.#take(`sc${device}/${request.job}`, memory)
+    this.#take(`s${device}/${request.job}`, this.#extents(request.list))
+  }
+
+  #extents(list: List): Piece[] {
+    const extents: Piece[] = []
+    each(list, TARGET.doubles, (field) => {
       const start = field(TARGET.fileOffsetBytes)
       const end = alignUp(start + field(TARGET.bytes), PAGE_BYTES)
       extents.push(this.#inFile(field(TARGET.file), start, end - start, true))
     })
-    this.#take(`sc${device}/${request.job}`, memory)
-    this.#take(`s${device}/${request.job}`, extents)
+    return extents
   }
 
   #sources(list: List): Piece[] {

@@ -236,6 +236,11 @@ export const CODEC_EVENTS = [
   /** What a coding needs less than it was given goes back to the pool. */
   'room-shrunk',
   'cancel-while-coding',
+  /** A chunk takes codings from where they are held. */
+  'held-codes-written',
+  /** What would be held does not fit. */
+  'hold-refused',
+  'cancel-while-held',
   'engine-killed-while-coding',
   'manager-killed-while-coding',
 ] as const

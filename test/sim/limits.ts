@@ -133,7 +133,6 @@ function routesOf({ sizes, gpu }: Plan): SsdRoutes {
       backend: gpu.backend,
       readPath: gpu.backend === 'uring' && gpu.readPath === 'cufile' ? null : gpu.readPath,
       paths: 1,
-      encodes: false,
     },
     cudaDevices: 1,
     kernelsFailure: null,

@@ -55,6 +55,8 @@ import type { World } from './world.js'
 const KILLED = Symbol('killed')
 /** Between the death of a process and the report of its exit; its device work may go on until then. */
 const EXIT_US_MAX = 400
+/** Parts of codings that an arena of the model holds: publications of more are coded without a hold. */
+const HELD_PARTS = 3
 
 /**
  * One process of the Manager from its start to its exit: the machine, its lanes and rings, its memory and descriptors,
@@ -295,6 +297,7 @@ export class ManagerProcess implements ActorHost {
         writes: world.site('staging writes', writes, STAGING_WRITE_FAULTS),
         scatters: world.site('scatters', scatters, SCATTER_FAULTS),
         parts: world.site('parts', parts, PART_FAULTS),
+        heldCodes: HELD_PARTS * codec.partDescriptors,
         encodes: world.site('staging encodes', codec.encodes, ENCODE_FAULTS),
         decodes: world.site('staging decodes', codec.decodes, DECODE_FAULTS),
         early: this.twin.device === 'early-events',

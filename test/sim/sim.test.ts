@@ -1,6 +1,12 @@
 import { setImmediate } from 'node:timers/promises'
 import test from 'ava'
-import { type ControlFault, seedWithLongRestores, seedWithoutRoomForRaw, seedWithRefusedTemplates } from './cases.js'
+import {
+  type ControlFault,
+  seedWithHeldCodings,
+  seedWithLongRestores,
+  seedWithoutRoomForRaw,
+  seedWithRefusedTemplates,
+} from './cases.js'
 import { CODEC_EVENTS, CODEC_FAULTS, FAULT_KINDS, FaultTally, STAGING_FAULTS } from './faults.js'
 import { hunt, planOf, simulate } from './seeds.js'
 import { TWINS } from './twins.js'
@@ -12,6 +18,8 @@ const GPU_SEEDS = 16
 const CODEC_SEEDS = 48
 /** Within how many seeds every planted bug must show. */
 const TWIN_SEEDS = 40
+/** Seeds in which codings are held. */
+const HELD_SEEDS = 12
 /** A seed with a short script, in which a good part of the kinds strikes. */
 const SHORT_SEED = 43
 
@@ -70,6 +78,16 @@ test.serial('sim: what is coded comes back verified, by every codec, under fault
 test.serial('D4: a write that could go is passed by four reads of its worker, and by no fifth', (t) => {
   // The fifth would be a violation; that there are four is seen here.
   for (const seed of [2, 4, 7]) t.is(simulate(seedWithLongRestores(seed)).readsPastWrite, 4, `seed ${seed}`)
+})
+
+test.serial('O2, O9: what is written from where it was coded, with every fault, cancel and death around it', (t) => {
+  const faults = new FaultTally()
+  let written = 0
+  for (let seed = 1; seed <= HELD_SEEDS; seed++) written += simulate(seedWithHeldCodings(seed), faults).cufileWrites
+  const held = faults.counts.get('held-codes-written') ?? 0
+  t.true(held > HELD_SEEDS, `${held} chunks took held codings; cuFile wrote ${written} chunks in full`)
+  t.true((faults.counts.get('cancel-while-held') ?? 0) > 0)
+  t.log(`${held} chunks took held codings; cuFile wrote ${written} chunks in full`)
 })
 
 test.serial('N6: the same seed gives the same events, 100 times of 100', (t) => {

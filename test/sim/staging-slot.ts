@@ -1,5 +1,6 @@
-import { PAGE_BYTES } from '../../src/shared/base/units.js'
+import { alignUp, PAGE_BYTES, SECTOR_BYTES } from '../../src/shared/base/units.js'
 import type { Actor } from './actor.js'
+import type { Reading } from './arena.js'
 import type { CopyMemory, Move } from './device.js'
 import { type CheckedGranule, checksumOf, DeviceStream, type StreamWorld } from './device-stream.js'
 import type {
@@ -41,6 +42,8 @@ export interface StagingWorld extends Omit<StreamWorld, 'memory' | 'copies' | 'c
   readonly writes: FaultSite<WriteKind>
   readonly scatters: FaultSite<(typeof SCATTER_FAULTS)[number]>
   readonly parts: FaultSite<(typeof PART_FAULTS)[number]>
+  /** Codings that one arena holds. */
+  readonly heldCodes: number
 }
 
 /** Registered device memory of one slot: poison until it is first used, then whatever its last batch left. */
@@ -58,6 +61,12 @@ export class SlotMemory implements CopyMemory {
     const inside = offsetBytes >= 0 && offsetBytes + bytes <= this.bytes.length
     must(inside, 'X3', () => `${what} at ${offsetBytes}+${bytes} leaves ${this.space}`)
   }
+}
+
+/** A coding that goes to a place in the slot. */
+export interface PlacedCode {
+  readonly at: number
+  readonly reading: Reading
 }
 
 /** Slots that end after others: held until some other slot has ended something. */
@@ -136,24 +145,39 @@ export class StagingSlot extends DeviceStream {
     zeroFromBytes: number,
     copies: Float64Array,
     copyCount: number,
+    codes: readonly PlacedCode[],
   ): number {
     const { flights, device, writes, diskUs } = this.#staging
     this.#mustBeFree('a write')
     this.#memory.mustBeOwned(place.stagingOffsetBytes, place.bytes, 'a write')
     const moves = this.moves(copies, 0, copyCount)
     const strike = writes.strike()
-    if (strike?.kind === 'cufile-write-refused') return failureOf(strike)
+    if (strike?.kind === 'cufile-write-refused') {
+      for (const { reading } of codes) reading.end()
+      return failureOf(strike)
+    }
+    const inSlot = codes.map(({ at, reading: { code } }) => {
+      const end = at + alignUp(code.length, SECTOR_BYTES)
+      this.#memory.mustBeOwned(at, end - at, 'a gather')
+      return flights.take(this.#memory.space, at, end, true, 'gather')
+    })
     const gathered = device.depart(this.#memory, moves, false, 'gather')
     const { fileOffsetBytes: to, stagingOffsetBytes: from, bytes } = place
     const inFile = flights.take(shard.name, to, to + bytes, true, 'cuFile write')
     this.queue(strike, tag, diskUs, () => {
       mustBeOwn(shard, this.#staging.owner, 'a cuFile write')
-      this.#landed([inFile])
+      this.#landed([inFile, ...inSlot])
       const memory = this.#memory.bytes
       memory.fill(0, zeroFromBytes, from + bytes)
-      const gathers = this.#gathers(moves, strike)
+      for (const { at, reading } of codes) {
+        memory.fill(0, at, at + alignUp(reading.code.length, SECTOR_BYTES))
+        memory.set(reading.code, at)
+        reading.end()
+      }
+      const failed = this.#staging.device.sticky || strike?.kind === 'gather-failed'
+      const gathers = failed && moves.length > 0 ? this.#gathers(moves, strike) : moves.length
       device.land(this.#memory, moves, gathered, false, gathers)
-      if (gathers < moves.length) return EIO
+      if (failed) return EIO
       return this.#carryWrite(shard, to, memory.subarray(from, from + bytes), strike)
     })
     return 0

@@ -1,15 +1,18 @@
 import type { DeviceName } from '../../src/shared/base/device-name.js'
-import { PAGE_BYTES } from '../../src/shared/base/units.js'
+import { PAGE_BYTES, SECTOR_BYTES } from '../../src/shared/base/units.js'
+import { HELD_CODE } from '../../src/shared/layout/descriptors.js'
 import type { Actor } from './actor.js'
 import { checkedGranules, DeviceStream } from './device-stream.js'
 import type { LaneDevice } from './lane.js'
 import type { Shard } from './shard.js'
-import { HeldBack, SlotMemory, StagingSlot, type StagingWorld } from './staging-slot.js'
+import { HeldBack, type PlacedCode, SlotMemory, StagingSlot, type StagingWorld } from './staging-slot.js'
 import { must } from './violation.js'
 
 /** CU_FILE_MEMORY_ALREADY_REGISTERED, and no memory for a stream. */
 const SLOT_REFUSED = -5016
 const ENOMEM = 12
+const EINVAL = -22
+const NONE = new Float64Array(0)
 
 /**
  * The port of the ssd-worker lane, to the letter of binding/cufile.ts: staging slots over registered memory, reads and
@@ -78,6 +81,7 @@ export class StagingPort implements LaneDevice {
   closeStream(number: number): number {
     const stream = this.#stream(number)
     must(stream.inFlight === 0, 'O10', () => `stream ${number} is closed with ${stream.inFlight} in flight`)
+    must(stream.arena.free, 'O10', () => `stream ${number} is closed while it holds codings`)
     this.#closedCompletions += stream.completions
     this.#closedDuplicates += stream.duplicates
     this.#streams.delete(number)
@@ -113,11 +117,47 @@ export class StagingPort implements LaneDevice {
     copies: Float64Array,
     _offset: number,
     count: number,
+    codes: Float64Array = NONE,
+    _codeOffset = 0,
+    codeCount = 0,
+    holder = -1,
   ): number {
     const shard = this.#shard(file, fileOffsetBytes, stagingOffsetBytes, bytes)
     must(zeroFromBytes <= stagingOffsetBytes + bytes, 'X3', () => `zeros from ${zeroFromBytes} on`)
     const place = { fileOffsetBytes, stagingOffsetBytes, bytes }
-    return this.#slot(number).write(tag, shard, place, zeroFromBytes, copies, count)
+    const placed = this.#placed(codes.subarray(0, codeCount * HELD_CODE.doubles), holder)
+    return placed === null ? EINVAL : this.#slot(number).write(tag, shard, place, zeroFromBytes, copies, count, placed)
+  }
+
+  /** What triples name of a stream; null where the addon would refuse one. */
+  #placed(codes: Float64Array, holder: number): PlacedCode[] | null {
+    const placed: PlacedCode[] = []
+    for (let each = 0; each < codes.length; each += HELD_CODE.doubles) {
+      const at = codes[each + HELD_CODE.slotOffsetBytes] as number
+      const bytes = codes[each + HELD_CODE.bytes] as number
+      must(at % SECTOR_BYTES === 0, 'X3', () => `a coding goes to ${at} in a slot`)
+      const reading = this.#stream(holder).arena.read(codes[each + HELD_CODE.index] as number, bytes)
+      if (reading !== null) {
+        placed.push({ at, reading })
+        continue
+      }
+      for (const { reading: other } of placed) other.end()
+      return null
+    }
+    return placed
+  }
+
+  encode(number: number, tag: number, list: Float64Array, offset: number, count: number, base: number): number {
+    return this.#stream(number).encode(tag, list, offset, count, this.#results, base)
+  }
+
+  encodeHeld(number: number, tag: number, list: Float64Array, offset: number, count: number, base: number): number {
+    const { heldCodes } = this.#world
+    return this.#stream(number).encodeHeld(tag, list, offset, count, this.#results, base, heldCodes)
+  }
+
+  releaseCodes(number: number): number {
+    return this.#stream(number).arena.release()
   }
 
   /** On a slot a scatter; on a stream without one a copy between the pool and pages. */

@@ -4,6 +4,7 @@ import { NO_CRC, SOURCE, TARGET } from '../../src/shared/layout/descriptors.js'
 import { EMPTY_LIST, listAt } from '../../src/shared/layout/records.js'
 import { SsdRouteSwitch } from '../../src/shared/routing/ssd-route-switch.js'
 import { Around } from './around.js'
+import { seedWithHeldCodings } from './cases.js'
 import type { Planted } from './twins.js'
 
 /** Bugs planted in the cuFile route. */
@@ -36,6 +37,18 @@ export const STAGING_TWINS: readonly Planted[] = [
     ssdWorker: (real) => new Unverified(real),
   },
   {
+    name: 'an arena is let go with the first chunk that was written from it',
+    plan: seedWithHeldCodings,
+    shows: /^O2: worker \d+ lets go of codings/,
+    ssdWorker: (real) => new EarlyArena(real),
+  },
+  {
+    name: 'the next job is coded into an arena that is held',
+    plan: seedWithHeldCodings,
+    shows: /^O2: worker \d+ codes where codings are held/,
+    ssdWorker: (real) => new GreedyArena(real),
+  },
+  {
     name: 'cuFile goes on under auto after it has failed',
     shows: /^N[234]/,
     context: (context) => Object.assign(context, { routes: new StubbornRoutes(context.options.routes) }),
@@ -52,6 +65,38 @@ class EarlySlot extends AroundSsdWorker {
     for (const effect of effects) {
       out.push(effect)
       if (effect.kind === 'scatter') this.step({ kind: 'completed', tag: effect.tag, result: 0 }, out)
+    }
+  }
+}
+
+/** Lets go of what is held as soon as one chunk of it was written. */
+class EarlyArena extends AroundSsdWorker {
+  readonly #writes = new Map<number, number>()
+  readonly #gone = new Set<number>()
+
+  protected pass(input: SsdWorkerInput, effects: SsdWorkerEffect[], out: SsdWorkerEffect[]): void {
+    const worker = input.kind === 'completed' ? this.#writes.get(input.tag) : undefined
+    if (worker !== undefined && effects.some((effect) => effect.kind === 'write' && effect.codeCount > 0)) {
+      this.#gone.add(worker)
+      out.push({ kind: 'release-codes', worker })
+    }
+    for (const effect of effects) {
+      if (effect.kind === 'write' && effect.codeCount > 0) this.#writes.set(effect.tag, effect.worker)
+      if (effect.kind === 'release-codes' && this.#gone.delete(effect.worker)) continue
+      out.push(effect)
+    }
+  }
+}
+
+/** Codes again what is coded already, into the same arena. */
+class GreedyArena extends AroundSsdWorker {
+  #last: Effect<'encode'> | null = null
+
+  protected pass(_: SsdWorkerInput, effects: SsdWorkerEffect[], out: SsdWorkerEffect[]): void {
+    for (const effect of effects) {
+      if (effect.kind === 'encode') this.#last = effect
+      if (effect.kind === 'write' && effect.codeCount > 0 && this.#last !== null) out.push(this.#last)
+      out.push(effect)
     }
   }
 }

@@ -225,7 +225,7 @@ export class Wiring {
     if (lane === null) return null
     const { engaged, routes, damage } = this.#process
     const replies = this.#reply<SsdWorkerReply>('ssd-worker to manager', ssdReplies, actor, (reply) => {
-      if (reply.kind === 'copied') engaged.end(`sc${GPU_DEVICE}/${reply.job}`)
+      if (reply.kind === 'copied' || reply.kind === 'encoded') engaged.end(`sc${GPU_DEVICE}/${reply.job}`)
       if (reply.kind === 'restore-done' || reply.kind === 'write-done') engaged.end(`s${GPU_DEVICE}/${reply.job}`)
       if (reply.kind === 'route-failed') routes.failed()
       lane.check.mustBeHeld()

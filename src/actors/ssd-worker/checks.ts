@@ -1,3 +1,4 @@
+import { CODEC_PART_DESCRIPTORS } from '../../shared/codec/lane-series.js'
 import { SLOT_GRANULES_MAX } from '../../shared/planning/staging-reads.js'
 import { SSD_WORKERS_MAX } from './messages.js'
 import { COPY_PARTS, STAGING_SLOTS } from './worker.js'
@@ -11,9 +12,9 @@ import { COPY_PARTS, STAGING_SLOTS } from './worker.js'
 /** Checksums that the lane can have outstanding: those of both slots of every worker. */
 export const CHECKS_MAX = SSD_WORKERS_MAX * STAGING_SLOTS * SLOT_GRANULES_MAX
 
-/** Results of a lane whose parts hold at most `codedDescriptors` codings; 0: it has no codec. */
+/** Results of a lane whose parts hold at most `codedDescriptors` decodings; 0: it has no codec. */
 export function resultsOf(codedDescriptors: number): number {
-  return encodeBase(SSD_WORKERS_MAX, codedDescriptors)
+  return codedDescriptors === 0 ? CHECKS_MAX : encodeBase(SSD_WORKERS_MAX, codedDescriptors)
 }
 
 /** Where those of a slot begin. */
@@ -26,7 +27,7 @@ export function partBase(worker: number, place: number, codedDescriptors: number
   return CHECKS_MAX + (worker * COPY_PARTS + place) * codedDescriptors
 }
 
-/** Where those of a worker's encoding begin: two for each descriptor. */
+/** Where those of a worker's encoding begin: two for each of CODEC_PART_DESCRIPTORS. */
 export function encodeBase(worker: number, codedDescriptors: number): number {
-  return partBase(SSD_WORKERS_MAX, 0, codedDescriptors) + worker * 2 * codedDescriptors
+  return partBase(SSD_WORKERS_MAX, 0, codedDescriptors) + worker * 2 * CODEC_PART_DESCRIPTORS
 }

@@ -103,10 +103,12 @@ function openWorker(sinks: SsdWorkerSinks, effect: SsdWorkerEffect & { kind: 'op
   const { port, device } = sinks
   const budgetBytes = streamBudgetBytes(sinks.codecBudgetBytes)
   const options = { codecBudgetBytes: budgetBytes, codecStagingBudgetBytes: budgetBytes }
+  // Of its streams one encodes, and has all that the worker has for that.
+  const copies = { ...options, encodeBudgetBytes: sinks.codecBudgetBytes }
   const streams: number[] = []
   for (let slot = 0; slot <= STAGING_SLOTS; slot++) {
     const stream =
-      slot < STAGING_SLOTS ? port.openStaging(device, effect.slotBytes, options) : openCopyStream(port, device, options)
+      slot < STAGING_SLOTS ? port.openStaging(device, effect.slotBytes, options) : openCopyStream(port, device, copies)
     if (stream < 0) {
       closeStreams(sinks, streams)
       return stream

@@ -1,5 +1,5 @@
 import { invariant } from '../../shared/base/invariant.js'
-import { type CodecTally, encodedOf } from '../../shared/codec/lane-series.js'
+import { CODEC_PART_DESCRIPTORS, type CodecTally, encodedOf } from '../../shared/codec/lane-series.js'
 import { codedPartStatus } from '../../shared/codec/part-failure.js'
 import { encodeBase } from './checks.js'
 import type { EncodeJob, Worker } from './job.js'
@@ -38,7 +38,8 @@ export class Encodings {
 
   #encode(job: EncodeJob, nowUs: number, out: SsdWorkerEffect[]): void {
     const { worker, codes, codeCount, holds } = job
-    invariant(codeCount <= this.#codedDescriptors, 'what is coded together has room for what is said of it', {
+    const most = this.#codedDescriptors === 0 ? 0 : CODEC_PART_DESCRIPTORS
+    invariant(codeCount <= most, 'what is coded together has room for what is said of it', {
       job: job.id,
       codeCount,
     })

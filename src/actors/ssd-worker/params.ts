@@ -17,7 +17,7 @@ export interface SsdWorkerParams {
   /** Copies in one part at most. */
   readonly partDescriptors: number
   readonly io: 'uring' | 'posix'
-  /** Device memory that decode() may hold for one worker, all its streams together; absent where nothing is coded. */
+  /** Device memory that the codec may hold for one worker in each direction, all its streams together; absent where nothing is coded. */
   readonly codecBudgetBytes?: number
 }
 

@@ -17,7 +17,7 @@ export interface SsdWorkerOptions {
   readonly slotBytes: number
   /** Copies in one part at most. */
   readonly partDescriptors: number
-  /** Codings in one part at most, with room for what is said of each; absent: no job has any. */
+  /** Decodings in one part at most, with a result each; absent: no job has anything coded. */
   readonly codedDescriptors?: number
 }
 

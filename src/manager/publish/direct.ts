@@ -1,19 +1,25 @@
 import { ERROR_CODES } from '../../shared/base/errors.js'
 import { invariant } from '../../shared/base/invariant.js'
 import { NO_CODE, TARGET } from '../../shared/layout/descriptors.js'
-import { listAt } from '../../shared/layout/records.js'
+import { EMPTY_LIST, listAt } from '../../shared/layout/records.js'
 import type { Context } from '../context.js'
 import type { JobOwner } from '../lanes/lane-jobs.js'
 import { sendInRecords } from '../lanes/records.js'
 import type { RankStaging, SsdCopiesReply, SsdJobReply, SsdLane } from '../lanes/ssd-lane.js'
 import type { RankHold } from '../sessions/session.js'
 import type { SourcePlace } from '../storage/ports.js'
-import type { PublishItem, SavePart, SaveTarget } from './parts.js'
+import type { PublishItem, SaveOutcome, SavePart, SaveTarget } from './parts.js'
+
+/** A block that is written from its pages, and its extent. */
+export interface PlacedBlock {
+  readonly item: PublishItem
+  readonly place: SourcePlace
+}
 
 /** What a direct write tells its publication. */
 export interface DirectSaveEnds {
-  /** The copies to DRAM have ended, with the lane's status: once, and first. */
-  copied(part: SavePart, status: number): void
+  /** The copies to DRAM have ended: once, and first. */
+  saved(outcome: SaveOutcome): void
   /** The SSD has ended too: pages are nobody's any more. */
   ended(save: DirectSave): void
 }
@@ -33,29 +39,33 @@ export function comesWhole({ storage }: Context, rank: number, { entry, claimed,
   })
 }
 
-/** TARGET descriptors of blocks that have an extent each. */
+/** TARGET descriptors of blocks that have an extent each. `codeOf`: the held coding that a granule is, or NO_CODE. */
 export function targetsOf(
   context: Context,
   hold: RankHold,
-  blocks: readonly { readonly item: PublishItem; readonly place: SourcePlace }[],
+  blocks: readonly PlacedBlock[],
+  codeOf: (entry: number, granule: number) => number = () => NO_CODE,
 ): Float64Array {
   const { storage } = context
   const out: number[] = []
   for (const [object, { item, place }] of blocks.entries()) {
-    const { granules } = storage.geometryOf(item.entry)
-    for (const [index, granule] of granules.entries()) {
+    const { entry } = item
+    let { fileOffsetBytes } = place
+    for (const [index, granule] of storage.geometryOf(entry).granules.entries()) {
+      const { bytes } = storage.granule(entry, index)
       const target = new Array<number>(TARGET.doubles).fill(0)
       target[TARGET.template] = hold.templates[item.group] as number
       target[TARGET.granule] = index
       target[TARGET.page] = item.page
-      target[TARGET.poolOffsetBytes] = storage.granuleOffset(item.entry, index)
+      target[TARGET.poolOffsetBytes] = storage.granuleOffset(entry, index)
       target[TARGET.file] = place.file
-      target[TARGET.fileOffsetBytes] = place.fileOffsetBytes + granule.extentOffsetBytes
-      target[TARGET.bytes] = granule.bytes
+      target[TARGET.fileOffsetBytes] = fileOffsetBytes
+      target[TARGET.bytes] = bytes
       target[TARGET.object] = object
       target[TARGET.itemCount] = granule.itemCount
-      target[TARGET.code] = NO_CODE
+      target[TARGET.code] = codeOf(entry, index)
       out.push(...target)
+      fileOffsetBytes += bytes
     }
   }
   return Float64Array.from(out)
@@ -82,9 +92,9 @@ export class DirectSave implements JobOwner<SsdJobReply> {
     context: Context,
     lane: SsdLane,
     staging: RankStaging,
+    hold: RankHold,
     part: SavePart,
-    entries: readonly number[],
-    targets: Float64Array,
+    blocks: readonly PlacedBlock[],
     target: SaveTarget,
     ends: DirectSaveEnds,
   ) {
@@ -92,8 +102,8 @@ export class DirectSave implements JobOwner<SsdJobReply> {
     this.#lane = lane
     this.#staging = staging
     this.part = part
-    this.#entries = entries
-    this.#targets = targets
+    this.#entries = blocks.map(({ item }) => item.entry)
+    this.#targets = targetsOf(context, hold, blocks)
     this.#target = target
     this.#ends = ends
   }
@@ -123,7 +133,7 @@ export class DirectSave implements JobOwner<SsdJobReply> {
   copied({ status }: SsdCopiesReply): void {
     invariant(!this.#copied, 'the copies of a write end once')
     this.#copied = true
-    this.#ends.copied(this.part, status)
+    this.#ends.saved({ status, list: EMPTY_LIST })
   }
 
   replied(reply: SsdJobReply): void {

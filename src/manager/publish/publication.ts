@@ -1,6 +1,5 @@
 import { ERROR_CODES, type ErrorCode, errorCodeName } from '../../shared/base/errors.js'
 import { invariant } from '../../shared/base/invariant.js'
-import { isCoding } from '../../shared/codec/setting.js'
 import { COPY } from '../../shared/layout/descriptors.js'
 import type { GranuleRun } from '../../shared/layout/granules.js'
 import { EMPTY_LIST, type List, listAt } from '../../shared/layout/records.js'
@@ -9,13 +8,17 @@ import type { Context } from '../context.js'
 import type { Operation, RankHold, Session } from '../sessions/session.js'
 import { finishSlot, releaseSlot } from '../sessions/slots.js'
 import { RUN_NUMBERS } from '../storage/assemblies.js'
-import type { SourcePlace } from '../storage/ports.js'
 import { Checks } from './checks.js'
-import { comesWhole, DirectSave, targetsOf } from './direct.js'
+import { DirectSave } from './direct.js'
+import { EncodedSave } from './encoded.js'
 import { type Errand, Errands } from './errands.js'
 import { PartBuilder } from './part-builder.js'
+import { PartRoute } from './part-route.js'
 import { type PublishItem, SaveJob, type SaveOutcome, type SavePart, type SaveTarget } from './parts.js'
 import type { OpenPublication } from './publications.js'
+
+/** A part that goes to the SSD while, or after, it is copied to DRAM. */
+type SsdSave = DirectSave | EncodedSave
 
 /**
  * One PUBLISH of one rank, from admission to its terminal slot state. Works through its items in parts: find room,
@@ -29,7 +32,7 @@ import type { OpenPublication } from './publications.js'
  * coded is known with its length and checksum. What it refused is missing again: the item is queued once more, before
  * all others, finds room for the bytes as they are, as any item does, and is copied and checked.
  *
- * Invariants: at most one SaveJob open; an entry is sealed only after every byte landed and every checksum is set;
+ * Invariants: at most one part on its way to DRAM; an entry is sealed only after every byte landed and every checksum is set;
  * the slot is written once, when no job of this publication is open; every item is dropped exactly once: it is in
  * #errands, in the open part or being checked, and is dropped when it leaves the last of them.
  */
@@ -47,9 +50,9 @@ export class Publication implements Operation, OpenPublication {
   readonly #inPart = new Map<number, Errand>()
   readonly #partialOk: boolean
   readonly #admitUs: number
-  #save: SaveJob | DirectSave | null = null
-  /** Direct writes whose SSD part has not ended: they use the pages. */
-  readonly #directs = new Set<DirectSave>()
+  #save: SaveJob | SsdSave | null = null
+  /** Parts that go to the SSD as well, and have not ended there: they use the pages. */
+  readonly #directs = new Set<SsdSave>()
   readonly #checks: Checks
   #bytes = 0
   #failure: ErrorCode | null = null
@@ -94,14 +97,10 @@ export class Publication implements Operation, OpenPublication {
     }
     const { storage, options, publications, nowUs } = this.#context
     const part = new PartBuilder()
-    // The reply to a part that is coded has two numbers a copy, and is one record.
-    const copiesMax = isCoding(options.codec) ? options.descriptorsPerRecordMax : Number.POSITIVE_INFINITY
+    const route = new PartRoute(this.#context, this.#hold)
     let bytes = 0
     let room = true
-    /** Whether the part goes to the SSD as well, which its first block decides. */
-    let direct: boolean | null = null
-    const blocks: { item: PublishItem; place: SourcePlace }[] = []
-    while (bytes < options.publishPartBytes && part.count < copiesMax) {
+    while (bytes < options.publishPartBytes && part.count < route.copiesMax) {
       const errand = this.#errands.current
       if (errand === null) break
       const { item } = errand
@@ -118,11 +117,8 @@ export class Publication implements Operation, OpenPublication {
       }
       room = allocation === 'ok'
       if (!room) break
-      const place: SourcePlace | null = direct === false ? null : this.#placeOf(item)
-      if (direct === true && place === null) break
-      if (place !== null) blocks.push({ item, place })
-      direct ??= place !== null
-      bytes += this.#bring(errand, copiesMax - part.count, part)
+      if (!route.takes(item, part.count)) break
+      bytes += this.#bring(errand, route.copiesMax - part.count, part)
     }
     if (!room && part.count === 0) return this.#waitForRoom(nowUs)
     publications.stopWaiting(this)
@@ -132,7 +128,7 @@ export class Publication implements Operation, OpenPublication {
       return true
     }
     this.#bytes += bytes
-    this.#send(part.build(), blocks)
+    this.#send(part.build(), route)
     return true
   }
 
@@ -154,7 +150,7 @@ export class Publication implements Operation, OpenPublication {
     return bytes
   }
 
-  #send(part: SavePart, blocks: readonly { readonly item: PublishItem; readonly place: SourcePlace }[]): void {
+  #send(part: SavePart, route: PartRoute): void {
     const { slotTable } = this.#hold
     const target = {
       slots: slotTable.slots,
@@ -162,47 +158,32 @@ export class Publication implements Operation, OpenPublication {
       slotGeneration: this.slotGeneration,
       fence: this.#fence,
     }
-    if (blocks.length > 0 && this.#saveDirect(part, blocks, target)) return
+    if (route.way !== 'dram' && this.#sendToSsd(part, route, target)) return
     const save = new SaveJob(this.#context, this.#hold.lanes, part, target, (outcome) => this.#saved(outcome))
     this.#save = save
     this.#hold.lanes.dramJobs.request(save)
   }
 
-  /**
-   * An extent for a block that comes whole, where writes go by cuFile; null: it is written from DRAM, if at all. What a
-   * codec leaves of a block is known when it is in DRAM, and is written from there.
-   */
-  #placeOf(item: PublishItem): SourcePlace | null {
-    const { options, routes, storage } = this.#context
-    if (isCoding(options.codec)) return null
-    if (routes.writeRoute !== 'cufile' || this.#hold.lanes.ssd === null) return null
-    return comesWhole(this.#context, this.#hold.rank, item) ? storage.beginDirect(item.entry) : null
-  }
-
-  /** Sends a part by way of GPU staging. Without a permit its extents go back, and it goes by DRAM alone: false. */
-  #saveDirect(
-    part: SavePart,
-    blocks: readonly { readonly item: PublishItem; readonly place: SourcePlace }[],
-    target: SaveTarget,
-  ): boolean {
-    const { storage, tally } = this.#context
+  /** Sends a part by way of the cuFile lane. Without a permit its extents go back, and it goes by DRAM alone: false. */
+  #sendToSsd(part: SavePart, route: PartRoute, target: SaveTarget): boolean {
+    const context = this.#context
     const { ssd } = this.#hold.lanes
-    invariant(ssd !== null, 'extents are reserved where the cuFile route exists')
+    invariant(ssd !== null, 'a part goes to the SSD where the cuFile route exists')
     const staging = ssd.staging(this.#hold)
     if (!staging.permits.acquire()) {
-      for (const { item } of blocks) storage.abortDirect(item.entry)
-      tally.gpuWriteFellBack()
+      for (const { item } of route.blocks) context.storage.abortDirect(item.entry)
+      context.tally.gpuWriteFellBack()
       return false
     }
-    const entries = blocks.map(({ item }) => item.entry)
-    const targets = targetsOf(this.#context, this.#hold, blocks)
-    const save = new DirectSave(this.#context, ssd, staging, part, entries, targets, target, {
-      copied: (_, status) => this.#saved({ status, list: EMPTY_LIST }),
-      ended: (ended) => {
-        this.#directs.delete(ended)
-        this.#settle()
-      },
-    })
+    const ended = (save: SsdSave) => {
+      this.#directs.delete(save)
+      this.#settle()
+    }
+    const saved = (outcome: SaveOutcome) => this.#saved(outcome)
+    const save: SsdSave =
+      route.way === 'encoded'
+        ? new EncodedSave(context, ssd, staging, this.#hold, part, route.encoded, target, { saved, ended })
+        : new DirectSave(context, ssd, staging, this.#hold, part, route.blocks, target, { saved, ended })
     this.#save = save
     this.#directs.add(save)
     ssd.jobs.request(save)
@@ -218,7 +199,7 @@ export class Publication implements Operation, OpenPublication {
     }
     const save = this.#save
     if (save === null) return this.#settle()
-    const ended = save instanceof DirectSave ? !this.#directs.has(save) : save.cancel()
+    const ended = save instanceof SaveJob ? save.cancel() : !this.#directs.has(save)
     if (ended) this.#saved({ status: ERROR_CODES.cancelled, list: EMPTY_LIST })
   }
 
@@ -264,9 +245,10 @@ export class Publication implements Operation, OpenPublication {
   }
 
   #saved({ status, list }: SaveOutcome): void {
-    const part = this.#save?.part
+    const save = this.#save
     this.#save = null
-    if (part === undefined) return
+    if (save === null) return
+    const { part } = save
     const ok = status === ERROR_CODES.ok
     const refused = new Map<number, GranuleRun[]>()
     for (let copy = 0; copy < part.entries.length; copy++) this.#landed(part, copy, ok, list, refused)
@@ -280,6 +262,8 @@ export class Publication implements Operation, OpenPublication {
     }
     this.#errands.again(again)
     this.#inPart.clear()
+    // Before the seal, which would queue what has no extent yet.
+    if (save instanceof EncodedSave) save.write(complete)
     this.#checks.begin(complete)
     this.advance()
   }

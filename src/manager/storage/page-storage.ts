@@ -119,8 +119,8 @@ export interface PageStorage {
   /** No-op unless assembling: somebody else may have ended the entry meanwhile. */
   setCrc(entry: number, granule: number, crc32: number): void
   /**
-   * A whole block of which nothing was brought yet is to be written from the pages that it is copied from: an extent
-   * that nobody can see, held with the entry until directEnded or abortDirect. Null: the policy does not want it, or there is no room.
+   * A whole block is to be written from the pages that it is copied from: nothing of it was brought yet, or all of it has
+   * landed and it is as long as it will be. An extent that nobody can see, held with the entry until directEnded or abortDirect. Null: the policy does not want it, or there is no room.
    */
   beginDirect(entry: number): SourcePlace | null
   /** Nothing was submitted of it: the extent goes back, and the block is written as any other. */

@@ -281,7 +281,8 @@ export class Storage implements PageStorage {
   }
 
   beginDirect(entry: number): SourcePlace | null {
-    invariant(this.assemblies.untouched(entry), 'a direct write brings all of its block', { entry })
+    const whole = this.assemblies.untouched(entry) || this.assemblies.complete(entry)
+    invariant(whole, 'a direct write brings all of its block, before or after its copy', { entry })
     if (!this.policy.judge(entry)) return null
     const reserved = this.writes.beginDirect(entry, this.#nowUs)
     return reserved === null ? null : this.#placeIn(reserved.shard, reserved.offsetBytes)

@@ -42,7 +42,7 @@ interface DirectJob {
  * | queued     | the entry                   | a reservation; a drop (no room, drain, the entry was hidden)     |
  * | reserved   | the entry, an extent        | write-done, and by nothing else                                  |
  *
- * A *direct* write goes from engine pages while they are copied to DRAM. It takes its extent first, before the entry is
+ * A *direct* write goes from engine pages while they are copied to DRAM, or under a codec from where that was made. It takes its extent first, before the entry is
  * sealed, and is `reserved` from there on; it may end before or after the seal, and publishes its extent after both.
  *
  * A job takes its extent only when the window lets it go, so that no older block is overwritten earlier than needed.

@@ -1,14 +1,10 @@
 import type { ErrorCode, ErrorValues } from '../base/errors.js'
 
-/**
- * The settings of an operator: `--ssd-backend`, `--ssd-read-path` (null: unset), how many `--ssd-cache-path`, and whether
- * `--storage-codec` encodes: what is written then comes from DRAM, by io_uring.
- */
+/** The settings of an operator: `--ssd-backend`, `--ssd-read-path` (null: unset), and how many `--ssd-cache-path`. */
 export interface SsdSettings {
   readonly backend: 'auto' | 'uring' | 'cufile' | null
   readonly readPath: 'uring' | 'cufile' | null
   readonly paths: number
-  readonly encodes: boolean
 }
 
 /** One shard as it was created. */
@@ -78,8 +74,8 @@ export interface SsdFacts {
  */
 export type ReadRoute = 'dram' | 'uring' | 'cufile'
 /**
- * Where complete groups are written from: `uring` from DRAM in the background, also with cuFile where a codec encodes;
- * `cufile` from engine pages.
+ * Where complete groups are written from: `uring` from DRAM in the background; `cufile` from engine pages, or from where a
+ * codec made them.
  */
 export type WriteRoute = 'uring' | 'cufile'
 
@@ -161,15 +157,6 @@ export function selectSsd(facts: SsdFacts): SsdSelection {
   if (backend === 'uring') {
     if (readPath !== 'cufile') return uringRoutes(settings, 'chosen', '--ssd-backend uring')
     return refused('config_conflict', 'Cannot use --ssd-read-path cufile with --ssd-backend uring: drop one of them')
-  }
-  // Encoded blocks are written from DRAM: with reads by io_uring there is nothing left for cuFile to do.
-  if (settings.encodes && readPath === 'uring') {
-    if (backend === 'auto')
-      return uringRoutes(settings, 'chosen', '--ssd-read-path uring, and a codec writes from DRAM')
-    return refused(
-      'config_conflict',
-      'Cannot use --ssd-backend cufile with --storage-codec and --ssd-read-path uring: a codec writes from DRAM, so nothing would go by cuFile; drop one of them',
-    )
   }
   const obstacle = earlyObstacle(facts, backend === 'auto') ?? (cufile === null ? null : obstacleOf(cufile, backend))
   if (obstacle === null && cufile === null) {
@@ -266,14 +253,14 @@ function uringRoutes({ readPath }: SsdSettings, cause: SsdCause, reason: string)
   }
 }
 
-function cufileRoutes({ backend, readPath, encodes }: SsdSettings, cufile: CufileFacts): SsdRoutes {
+function cufileRoutes({ backend, readPath }: SsdSettings, cufile: CufileFacts): SsdRoutes {
   const auto = backend !== 'cufile'
   const { compatible } = cufile.report
   return {
     kind: 'routes',
     backend: 'cufile',
     readRoute: readPath ?? 'cufile',
-    writeRoute: encodes ? 'uring' : 'cufile',
+    writeRoute: 'cufile',
     readsPinned: readPath !== null,
     readsFallBack: auto && readPath === null,
     writesFallBack: auto,

@@ -33,7 +33,7 @@ const NO_DRIVER: CufileFacts = {
 
 function facts(backend: Backend, readPath: ReadPath, more: Partial<SsdFacts> = {}): SsdFacts {
   return {
-    settings: { backend, readPath, paths: 1, encodes: false },
+    settings: { backend, readPath, paths: 1 },
     cudaDevices: 1,
     kernelsFailure: null,
     shards: [
@@ -96,26 +96,10 @@ for (const [host, rows] of Object.entries(TABLE)) {
   })
 }
 
-test('selection: a codec writes from DRAM, and cuFile that would have nothing to do is not opened or refused', (t) => {
-  const encoding = (backend: Backend, readPath: ReadPath) =>
-    word(started(facts(backend, readPath, { settings: { backend, readPath, paths: 1, encodes: true } }), NATIVE))
-  const rows = BACKENDS.map((backend) => READ_PATHS.map((readPath) => encoding(backend, readPath)))
-  t.deepEqual(rows, [
-    ['cufile+uring', 'uring+uring', 'cufile+uring'],
-    ['cufile+uring', 'uring+uring', 'cufile+uring'],
-    ['dram+uring', 'uring+uring', 'config_conflict'],
-    ['cufile+uring', 'config_conflict', 'cufile+uring'],
-  ])
-  const settings = { backend: 'auto', readPath: 'uring', paths: 1, encodes: true } as const
-  t.like(selectSsd(facts('auto', 'uring', { settings })), { cause: 'chosen', fellBack: false }, 'never opened')
-})
-
 test('selection: without a cache path there is nothing to select, and either flag is refused by its name', (t) => {
   for (const backend of BACKENDS) {
     for (const readPath of READ_PATHS) {
-      const selection = selectSsd(
-        facts(backend, readPath, { settings: { backend, readPath, paths: 0, encodes: false }, shards: [] }),
-      )
+      const selection = selectSsd(facts(backend, readPath, { settings: { backend, readPath, paths: 0 }, shards: [] }))
       const flag = backend !== null ? '--ssd-backend' : '--ssd-read-path'
       if (backend === null && readPath === null) t.is(selection.kind, 'off')
       else
@@ -220,7 +204,6 @@ const selections = fc.record({
     backend: fc.constantFrom(...BACKENDS),
     readPath: fc.constantFrom(...READ_PATHS),
     paths: fc.constantFrom(0, 1, 2),
-    encodes: fc.boolean(),
   }),
   cudaDevices: fc.constantFrom(0, 1, 8),
   kernelsFailure: fc.constantFrom(null, 'missing'),
@@ -261,11 +244,7 @@ test('selection: for all facts, an explicit setting is had or refused, never rep
       if (readPath !== null && selection.readRoute !== readPath) throw new Error('the pinned read route was replaced')
       if (backend !== null && backend !== 'auto' && selection.backend !== backend) throw new Error('replaced')
       if (selection.backend === 'uring' && selection.readRoute === 'cufile') throw new Error('cuFile is not open')
-      const { encodes } = drawn.settings
-      if ((selection.backend === 'cufile' && !encodes) !== (selection.writeRoute === 'cufile'))
-        throw new Error('write policy')
-      if (encodes && selection.backend === 'cufile' && selection.readRoute !== 'cufile')
-        throw new Error('cuFile for nothing')
+      if ((selection.backend === 'cufile') !== (selection.writeRoute === 'cufile')) throw new Error('write policy')
       if (selection.backend === 'cufile' && drawn.cufile?.report.available !== true) throw new Error('not open')
       if (selection.backend === 'cufile' && drawn.cufile?.reservation !== null) throw new Error('not reserved')
       const promises = drawn.cufile?.report.compatible === false

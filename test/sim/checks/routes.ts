@@ -2,6 +2,7 @@ import { VERB_COUNT } from '../../../src/manager/counters.js'
 import { type JobOwner, LaneJobs } from '../../../src/manager/lanes/lane-jobs.js'
 import type { SsdJobReply } from '../../../src/manager/lanes/ssd-lane.js'
 import { DirectSave } from '../../../src/manager/publish/direct.js'
+import { EncodedSave } from '../../../src/manager/publish/encoded.js'
 import { NO_OFFSET, SOURCE } from '../../../src/shared/layout/descriptors.js'
 import { type List, listAt } from '../../../src/shared/layout/records.js'
 import type { ManagerProcess } from '../manager-process.js'
@@ -94,7 +95,7 @@ export class WatchedSsdJobs extends LaneJobs<SsdJobReply> {
   }
 
   override request(owner: JobOwner<SsdJobReply>): void {
-    this.#check.admits(owner instanceof DirectSave ? 'write' : 'restore')
+    this.#check.admits(owner instanceof DirectSave || owner instanceof EncodedSave ? 'write' : 'restore')
     super.request(owner)
   }
 }

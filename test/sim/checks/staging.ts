@@ -18,6 +18,12 @@ const WRITES_IN_FLIGHT_MAX = 1
 const WRITE_JOBS_MAX = 8
 const READS_BEFORE_A_WRITE = 4
 
+/** Gauges of what the lane owns. */
+const OWNED = ['batchesInFlight', 'writesInFlight', 'copiesInFlight', 'jobsActive', 'jobsFenced', 'arenasHeld'] as const
+
+/** What a device says that cannot hold codings. */
+const NOT_HELD: readonly number[] = [-7, -95]
+
 type Request<K> = Extract<SsdWorkerRequest, { readonly kind: K }>
 type Effect<K> = Extract<SsdWorkerEffect, { readonly kind: K }>
 
@@ -29,6 +35,8 @@ interface Worker {
   parts: number
   /** Reads that went while a write could have gone. */
   passed: number
+  /** Whose codings are made or held. */
+  arena: Job | null
   /** The slot table of the rank that it is for. */
   table: number
 }
@@ -41,7 +49,7 @@ interface Target {
 }
 
 interface Job {
-  readonly kind: 'restore' | 'write'
+  readonly kind: 'restore' | 'write' | 'encode'
   readonly worker: number
   whole: boolean
   fenced: boolean
@@ -57,8 +65,8 @@ interface Job {
 
 /** What the device is at, by tag. */
 interface Flight {
-  readonly effect: Effect<'read' | 'scatter' | 'decode' | 'write' | 'copy'>
-  /** Of a write, or of a copy to DRAM. */
+  readonly effect: Effect<'read' | 'scatter' | 'decode' | 'write' | 'copy' | 'encode'>
+  /** Of a write, or of a copy or coding to DRAM. */
   readonly job: Job | null
 }
 
@@ -140,7 +148,7 @@ export class StagingCheck implements LaneMachine<SsdWorkerInput, SsdWorkerEffect
 
   /** Nothing is at work, and every gauge says so (D1). `slots`: how many exist, when that is known. */
   mustBeIdle(when: string, slots?: number): void {
-    for (const name of ['batchesInFlight', 'writesInFlight', 'copiesInFlight', 'jobsActive', 'jobsFenced'] as const) {
+    for (const name of OWNED) {
       must(this.#tally.at(COUNT[name]) === 0, 'D1', () => `${name} is ${this.#tally.at(COUNT[name])} ${when}`)
     }
     must(this.atRest, 'D1', () => `${this.#jobs.size} jobs and ${this.#flights.size} operations are open ${when}`)
@@ -182,16 +190,25 @@ export class StagingCheck implements LaneMachine<SsdWorkerInput, SsdWorkerEffect
           scatters: [0, 0],
           parts: 0,
           passed: 0,
+          arena: null,
           table: 0,
         })
         return
       case 'restore':
       case 'write':
+      case 'encode':
         return this.#appended(request)
+      case 'write-codes': {
+        const job = this.#jobs.get(request.job)
+        must(job?.kind === 'encode', 'O5', () => `job ${request.job} has nothing to write of`)
+        if (job !== undefined) this.#targets(job, request.list)
+        return
+      }
       case 'cancel': {
         const job = this.#jobs.get(request.job)
         if (job === undefined) return
         job.stopped = true
+        if (this.#worker(job.worker).arena === job) this.#process.world.faults.fired('cancel-while-held')
         if (busyOf(this.#worker(job.worker)) === SLOTS) this.#process.world.faults.fired('cancel-with-both-slots')
         return
       }
@@ -203,7 +220,7 @@ export class StagingCheck implements LaneMachine<SsdWorkerInput, SsdWorkerEffect
     }
   }
 
-  #appended(request: Request<'restore' | 'write'>): void {
+  #appended(request: Request<'restore' | 'write' | 'encode'>): void {
     const { job: number, worker, kind, fence, list, slots } = request
     this.#worker(worker).table = slots
     const job = this.#jobs.get(number) ?? {
@@ -218,13 +235,19 @@ export class StagingCheck implements LaneMachine<SsdWorkerInput, SsdWorkerEffect
     }
     this.#jobs.set(number, job)
     job.whole = request.more === 0
-    const writes = [...this.#jobs.values()].filter((each) => each.kind === 'write' && each.worker === worker).length
+    const writes = [...this.#jobs.values()].filter((each) => each.kind !== 'restore' && each.worker === worker).length
     must(writes <= WRITE_JOBS_MAX, 'O8', () => `worker ${worker} has ${writes} write jobs`)
-    if (kind === 'restore') return
+    if (kind === 'encode') {
+      for (let at = 0; at < list.length; at += COPY.doubles) job.memory.add(listAt(list, at + COPY.poolOffsetBytes))
+    }
+    if (kind === 'write') this.#targets(job, list)
+  }
+
+  #targets(job: Job, list: Request<'write'>['list']): void {
     for (let at = 0; at < list.length; at += TARGET.doubles) {
       const field = (name: number) => listAt(list, at + name)
       const end = field(TARGET.fileOffsetBytes) + field(TARGET.bytes)
-      job.memory.add(field(TARGET.poolOffsetBytes))
+      if (job.kind === 'write') job.memory.add(field(TARGET.poolOffsetBytes))
       const known = job.targets[field(TARGET.object)]
       if (known !== undefined) known.endBytes = end
       else
@@ -258,8 +281,14 @@ export class StagingCheck implements LaneMachine<SsdWorkerInput, SsdWorkerEffect
         return this.#scattered(worker, effect.slot)
       case 'write':
         worker.slots[effect.slot] = 'free'
+        if (effect.codeCount > 0) this.#process.world.faults.fired('held-codes-written')
         if (result === effect.bytes) this.extents.written(effect.file, effect.fileOffsetBytes, effect.bytes)
         else if (job !== null) job.stopped = true
+        return
+      case 'encode':
+        if (NOT_HELD.includes(result)) this.#process.world.faults.fired('hold-refused')
+        if (result < 0 && !NOT_HELD.includes(result) && job !== null) job.stopped = true
+        if (result < 0 || !effect.held) worker.arena = null
         return
       case 'copy':
         worker.parts -= 1
@@ -293,18 +322,30 @@ export class StagingCheck implements LaneMachine<SsdWorkerInput, SsdWorkerEffect
       case 'write': {
         const job = this.#writerOf(effect)
         must(job !== null && !job.stopped, 'C1', () => `a write at ${effect.fileOffsetBytes} that nobody asked for`)
+        const held = effect.codeCount === 0 || this.#worker(effect.worker).arena === job
+        must(held, 'O2', () => `a write at ${effect.fileOffsetBytes} takes codings that are not its job's`)
         this.extents.begun(effect.file, effect.fileOffsetBytes, effect.bytes)
         if (job !== null) job.unwritten -= effect.bytes
         this.#worker(effect.worker).passed = 0
         this.#occupied(effect, 'writing')
         return this.#fly(effect, job)
       }
+      case 'encode': {
+        const worker = this.#worker(effect.worker)
+        must(worker.arena === null, 'O2', () => `worker ${effect.worker} codes where codings are held`)
+        const job = this.#saverOf(effect)
+        must(job?.kind === 'encode' && !job.stopped, 'C1', () => 'something is coded that nobody asked for')
+        worker.arena = job
+        return this.#fly(effect, job)
+      }
+      case 'release-codes':
+        return this.#released(this.#worker(effect.worker), effect.worker)
       case 'copy':
         this.#worker(effect.worker).parts += 1
         return this.#fly(effect, effect.toPages ? null : this.#saverOf(effect))
       case 'close-worker': {
-        const { slots, parts } = this.#worker(effect.worker)
-        const still = slots.every((state) => state === 'free') && parts === 0
+        const { slots, parts, arena } = this.#worker(effect.worker)
+        const still = slots.every((state) => state === 'free') && parts === 0 && arena === null
         must(still, 'O10', () => `worker ${effect.worker} is closed with ${slots.join()} and ${parts} copies`)
         this.#worker(effect.worker).open = false
         return
@@ -313,6 +354,17 @@ export class StagingCheck implements LaneMachine<SsdWorkerInput, SsdWorkerEffect
         return this.#replied(effect.reply)
       default:
     }
+  }
+
+  /** What is held is let go when nothing of it is left to write, and nothing that reads it is in flight. */
+  #released(worker: Worker, number: number): void {
+    const { arena: job } = worker
+    must(job !== null, 'O5', () => `worker ${number} lets go of codings that it does not hold`)
+    const read = [...this.#flights.values()].some(({ effect, job: of }) => of === job && effect.kind !== 'copy')
+    must(!read, 'O2', () => `worker ${number} lets go of codings that are made or read`)
+    const wanted = job !== null && !job.stopped && job.unwritten > 0
+    must(!wanted, 'O2', () => `worker ${number} lets go of codings of which ${job?.unwritten} bytes are to be written`)
+    worker.arena = null
   }
 
   /** Only what was read whole leaves a slot, and in one go: nothing is put into it before all of that has ended. */
@@ -360,6 +412,8 @@ export class StagingCheck implements LaneMachine<SsdWorkerInput, SsdWorkerEffect
       case 'decode':
         if (effect.slot === SLOTS) this.#memoryHeld(effect, true)
         return
+      case 'encode':
+        return this.#memoryHeld({ ...effect, offset: 0 }, false)
       case 'copy':
         return this.#memoryHeld(effect, effect.toPages)
       case 'scatter':
@@ -367,7 +421,7 @@ export class StagingCheck implements LaneMachine<SsdWorkerInput, SsdWorkerEffect
     }
   }
 
-  #memoryHeld({ copies, offset, count }: Effect<'decode' | 'copy'>, toPages: boolean): void {
+  #memoryHeld({ copies, offset, count }: Pick<Effect<'copy'>, 'copies' | 'offset' | 'count'>, toPages: boolean): void {
     const { pool } = this.#process.engaged
     for (let each = 0; each < count; each++) {
       const at = copies[offset + each * COPY.doubles + COPY.poolOffsetBytes] as number
@@ -395,12 +449,15 @@ export class StagingCheck implements LaneMachine<SsdWorkerInput, SsdWorkerEffect
       case 'restore-done':
         this.#jobs.delete(reply.job)
         return
-      case 'copied': {
+      case 'copied':
+      case 'encoded': {
         const job = this.#jobs.get(reply.job)
         for (const { effect, job: of } of this.#flights.values()) {
-          const copies = effect.kind === 'copy' && of === job
-          must(!copies, 'O9', () => `write ${reply.job} says copied while a copy of it is in flight`)
+          const copies = (effect.kind === 'copy' || effect.kind === 'encode') && of === job
+          must(!copies, 'O9', () => `write ${reply.job} says ${reply.kind} while a copy of it is in flight`)
         }
+        // What it was given of the pool is others' to give away again.
+        job?.memory.clear()
         return
       }
       case 'write-done': {
@@ -411,6 +468,9 @@ export class StagingCheck implements LaneMachine<SsdWorkerInput, SsdWorkerEffect
           const status = object < reply.list.length ? listAt(reply.list, object) : reply.status
           const bytes = alignUp(endBytes, PAGE_BYTES) - fileOffsetBytes
           if (status === ERROR_CODES.ok) this.extents.mustBeWhole(file, fileOffsetBytes, bytes, 'is called written')
+        }
+        for (const { arena } of this.#workers.values()) {
+          must(arena !== job, 'O9', () => `write ${reply.job} ends while its codings are held`)
         }
         for (const { effect, job: of } of this.#flights.values()) {
           must(of !== job, 'O9', () => `write ${reply.job} ends while a ${effect.kind} of it is in flight`)
@@ -441,7 +501,7 @@ export class StagingCheck implements LaneMachine<SsdWorkerInput, SsdWorkerEffect
     return null
   }
 
-  #saverOf({ copies, offset }: Effect<'copy'>): Job | null {
+  #saverOf({ copies, offset = 0 }: { readonly copies: Float64Array; readonly offset?: number }): Job | null {
     const at = copies[offset + COPY.poolOffsetBytes] as number
     for (const job of this.#jobs.values()) if (job.memory.has(at)) return job
     return null

@@ -1,0 +1,149 @@
+import { ERROR_CODES } from '../../shared/base/errors.js'
+import { invariant } from '../../shared/base/invariant.js'
+import { COPY, NO_CODE } from '../../shared/layout/descriptors.js'
+import { type List, listAt } from '../../shared/layout/records.js'
+import type { Context } from '../context.js'
+import type { JobOwner } from '../lanes/lane-jobs.js'
+import { sendInRecords } from '../lanes/records.js'
+import type { RankStaging, SsdCopiesReply, SsdJobReply, SsdLane } from '../lanes/ssd-lane.js'
+import type { RankHold } from '../sessions/session.js'
+import { RUN_NUMBERS } from '../storage/assemblies.js'
+import { type PlacedBlock, targetsOf } from './direct.js'
+import type { PublishItem, SaveOutcome, SavePart, SaveTarget } from './parts.js'
+
+/** What an encoded write tells its publication. */
+export interface EncodedSaveEnds {
+  /** The copies and codings have ended: once, and first. write() follows, when it is known which blocks are complete. */
+  saved(outcome: SaveOutcome): void
+  /** The SSD has ended too: pages are nobody's any more. */
+  ended(save: EncodedSave): void
+}
+
+/**
+ * One part of a publication under a codec, whose blocks come whole: coded to DRAM, then written to the SSD from where the
+ * codings were made. Only then their lengths are known, and with them their extents.
+ *
+ *   waiting ──a job is free──▶ encoding ──`encoded`──▶ said ──write(): what is complete, or nothing──▶ writing ─┐
+ *      └── cancel ──▶ over         └──────────────────── cancel: nothing is asked to be written ──▶ ending ─────┴─▶ over
+ *
+ * | state    | has                                        | leaves by                                            |
+ * |----------|--------------------------------------------|------------------------------------------------------|
+ * | encoding | a permit, pages, room in DRAM              | `encoded`                                            |
+ * | writing  | a permit, pages, unpublished extents       | `write-done`, which says of each block how it went   |
+ * | ending   | a permit, pages                            | `write-done`                                         |
+ *
+ * Invariant: what the lane holds is written or let go by exactly one `write-codes`, unless the job was cancelled before.
+ */
+export class EncodedSave implements JobOwner<SsdJobReply> {
+  readonly part: SavePart
+  readonly #context: Context
+  readonly #lane: SsdLane
+  readonly #staging: RankStaging
+  readonly #hold: RankHold
+  readonly #items: readonly PublishItem[]
+  readonly #target: SaveTarget
+  readonly #ends: EncodedSaveEnds
+  #number: number | null = null
+  #said = false
+  /** The lane holds codings, and waits to hear what is written. */
+  #held = false
+  #cancelled = false
+  /** By TARGET.object, once blocks are written. */
+  #entries: readonly number[] = []
+
+  constructor(
+    context: Context,
+    lane: SsdLane,
+    staging: RankStaging,
+    hold: RankHold,
+    part: SavePart,
+    items: readonly PublishItem[],
+    target: SaveTarget,
+    ends: EncodedSaveEnds,
+  ) {
+    this.#context = context
+    this.#lane = lane
+    this.#staging = staging
+    this.#hold = hold
+    this.part = part
+    this.#items = items
+    this.#target = target
+    this.#ends = ends
+  }
+
+  start(job: number): void {
+    this.#number = job
+    const { worker } = this.#staging
+    const { descriptors } = this.part
+    this.#lane.copiers.set(job, this)
+    sendInRecords(descriptors, COPY.doubles, this.#context.options.descriptorsPerRecordMax, (list, more) => {
+      this.#lane.send({ kind: 'encode', worker, job, more, list, ...this.#target })
+    })
+  }
+
+  /** Nothing more of it starts. True when it never reached the lane: then it has ended here and now. */
+  cancel(): boolean {
+    this.#cancelled = true
+    if (this.#number !== null) {
+      this.#lane.send({ kind: 'cancel', job: this.#number })
+      return false
+    }
+    const withdrawn = this.#lane.jobs.withdraw(this)
+    invariant(withdrawn, 'an encoding waits for a job or has one')
+    this.#staging.permits.release()
+    return true
+  }
+
+  copied(reply: SsdCopiesReply): void {
+    invariant(reply.kind === 'encoded' && !this.#said, 'the copies of an encoding end once')
+    this.#said = true
+    this.#held = reply.held === 1
+    if (!this.#held && reply.status === ERROR_CODES.ok) this.#context.tally.encodedWriteFellBack()
+    this.#ends.saved({ status: reply.status, list: reply.list })
+  }
+
+  /** Entries of this part that are complete; those that get an extent are written from here, the others from DRAM. */
+  write(complete: readonly number[]): void {
+    if (!this.#held || this.#cancelled || this.#number === null) return
+    this.#held = false
+    const blocks = this.#context.routes.writeRoute === 'cufile' ? this.#placed(complete) : []
+    this.#entries = blocks.map(({ item }) => item.entry)
+    const doubles = targetsOf(this.#context, this.#hold, blocks, this.#codes())
+    const list: List = { doubles, offset: 0, length: doubles.length }
+    this.#lane.send({ kind: 'write-codes', job: this.#number, list })
+  }
+
+  #placed(complete: readonly number[]): PlacedBlock[] {
+    return this.#items.flatMap((item) => {
+      const place = complete.includes(item.entry) ? this.#context.storage.beginDirect(item.entry) : null
+      return place === null ? [] : [{ item, place }]
+    })
+  }
+
+  /** Which coding of the part each granule of an entry is; NO_CODE for what is stored as it is. */
+  #codes(): (entry: number, granule: number) => number {
+    const { entries, runs, descriptors } = this.part
+    const places = new Map<number, Map<number, number>>()
+    let code = 0
+    for (const [copy, entry] of entries.entries()) {
+      if (descriptors[copy * COPY.doubles + COPY.storedBytes] === 0) continue
+      const ofEntry = places.get(entry) ?? new Map<number, number>()
+      ofEntry.set(runs[copy * RUN_NUMBERS] as number, code++)
+      places.set(entry, ofEntry)
+    }
+    const { storage } = this.#context
+    return (entry, granule) =>
+      storage.encoded(entry, granule) ? (places.get(entry)?.get(granule) ?? NO_CODE) : NO_CODE
+  }
+
+  replied(reply: SsdJobReply): void {
+    invariant(reply.kind === 'write-done' && this.#said, 'an encoding ends with write-done, after it was said')
+    if (this.#number !== null) this.#lane.copiers.delete(this.#number)
+    for (const [object, entry] of this.#entries.entries()) {
+      const status = object < reply.list.length ? listAt(reply.list, object) : reply.status
+      this.#context.storage.directEnded(entry, status === ERROR_CODES.ok)
+    }
+    this.#staging.permits.release()
+    this.#ends.ended(this)
+  }
+}
