@@ -129,8 +129,7 @@ struct Sample {
 /// Pages with content, pages to decode into, and a pool between them.
 class Bench {
  public:
-  Bench(int32_t ordinal, size_t count, uint64_t bytes, uint64_t budget, bool device_pool,
-        bool busy)
+  Bench(int32_t ordinal, size_t count, uint64_t bytes, uint64_t budget, bool device_pool, bool busy)
       : device_(cuda::DeviceAt(ordinal)), count_(count), bytes_(bytes) {
     device_.Enter();
     if (busy) busy_ = cuda::AllocateMemory(device_.uuid(), 2 * kBusyBytes);
@@ -433,8 +432,7 @@ class Bench {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  if (argc != 7)
-    Die("ordinal, items, bytes, budget, device or host, idle or busy");
+  if (argc != 7) Die("ordinal, items, bytes, budget, device or host, idle or busy");
   if (const char* path = std::getenv("ORBITKV_NVCOMP_LIBRARY"); path != nullptr && *path != '\0') {
     const auto report = nvcomp::Library::Instance().Open(path);
     if (!report.available()) Die(std::string("nvCOMP: ") + report.reason + ": " + report.path);

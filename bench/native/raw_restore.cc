@@ -4,7 +4,8 @@
 //
 // raw_restore FILE WINDOW_BYTES LAYERS LAYERS_PER_GRANULE SEGMENT_BYTES PAGES [reads-only]
 //
-// With `reads-only` nothing is copied: the disk's part of a restore to a device, reads and checksums.
+// With `reads-only` nothing is copied: the disk's part of a restore to a device, reads and
+// checksums.
 //
 // Reads restores from standard input, one a line: "count (file_offset crc32 granule page) * count".
 // Answers each with "microseconds bytes_verified enters". Page sizes are those of the Manager: huge

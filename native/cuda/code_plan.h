@@ -16,8 +16,8 @@
 /// What a job of codings becomes before a device sees it. Nothing here touches one.
 namespace orbitkv::cuda {
 
-/// What a batch needs of the workspace, from its start; all in front of `temp` is its head, which may
-/// be brought elsewhere:
+/// What a batch needs of the workspace, from its start; all in front of `temp` is its head, which
+/// may be brought elsewhere:
 ///
 ///   items      48 bytes each (CodeItem)
 ///   flags      4 bytes each: it has no coding

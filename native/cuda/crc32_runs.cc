@@ -17,7 +17,9 @@ uint64_t RangeCount(const ChecksumStep& step) {
                                                          : step.bytes / step.segment_stride_bytes;
 }
 
-uint64_t Parts(uint64_t bytes, uint64_t part_bytes) { return (bytes + part_bytes - 1) / part_bytes; }
+uint64_t Parts(uint64_t bytes, uint64_t part_bytes) {
+  return (bytes + part_bytes - 1) / part_bytes;
+}
 
 /// A piece for every warp, so that none has two while others have one: of each run one piece may
 /// be short. Short pieces cost more by the byte than they save.

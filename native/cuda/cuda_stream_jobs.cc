@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "cuda/crc32_runs.h"
 #include "cuda/choice.h"
+#include "cuda/crc32_runs.h"
 #include "cuda/cuda_stream.h"
 
 namespace orbitkv::cuda {

@@ -222,8 +222,8 @@ Result ItemCodes::LaunchAns(StreamPointer stream, std::span<std::byte> room, con
   Result home = kSuccess;
   if (status == nvcomp::abi::kOk && encodes) {
     const size_t said = arrays.Offset(AnsArrays::kSaid);
-    home = driver_.cuMemcpyDtoHAsync(arrays.at + said, read + said,
-                                     AnsArrays::Bytes(chunks) - said, stream);
+    home = driver_.cuMemcpyDtoHAsync(arrays.at + said, read + said, AnsArrays::Bytes(chunks) - said,
+                                     stream);
   }
   if (feed_) feed_->Used(stream, read);
   if (status == nvcomp::abi::kOk) return home;
@@ -319,8 +319,8 @@ Result ItemCodes::Return(StreamPointer stream, std::span<std::byte> room, const 
                          const CodeBatch& batch) {
   arena_.Commit(room.size());
   const size_t words = work.direction == CodeDirection::kEncode ? 2 : 1;
-  const Result result = driver_.cuMemcpyDtoHAsync(
-      room.data(), batch.flags_at(), batch.count * words * sizeof(uint32_t), stream);
+  const Result result = driver_.cuMemcpyDtoHAsync(room.data(), batch.flags_at(),
+                                                  batch.count * words * sizeof(uint32_t), stream);
   if (feed_) feed_->Used(stream, batch.flags_at());
   return result;
 }

@@ -10,9 +10,7 @@ constexpr uint32_t kBlockWarps = 8;
 }  // namespace
 
 RunSums::RunSums(CudaDevice& device, const Kernels& kernels)
-    : device_(device),
-      kernels_(kernels),
-      memory_(device.Allocate(sizeof(Crc32Powers), &powers_)) {}
+    : device_(device), kernels_(kernels), memory_(device.Allocate(sizeof(Crc32Powers), &powers_)) {}
 
 uint64_t RunSums::warps() const {
   return uint64_t{device_.multiprocessors()} * kBlocks * kBlockWarps;

@@ -1,5 +1,5 @@
-// How a stand-in is told what to do: by files in the folder that the variable TOLD_FOLDER of the environment names,
-// looked at by every call. A file appears whole (test/support/told-shim.ts).
+// How a stand-in is told what to do: by files in the folder that the variable TOLD_FOLDER of the
+// environment names, looked at by every call. A file appears whole (test/support/told-shim.ts).
 #pragma once
 #include <fcntl.h>
 #include <stdarg.h>

@@ -9,8 +9,8 @@
 
 #include "codec/crc32.h"
 #include "codec/crc32_combine.h"
-#include "cuda/crc32_runs.h"
 #include "cuda/choice.h"
+#include "cuda/crc32_runs.h"
 #include "cuda/runs.h"
 #include "device.h"
 #include "edged.h"

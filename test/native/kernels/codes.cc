@@ -1,8 +1,8 @@
-// What the kernels that code items promise, run on the device of device.h: the bytes of native/codec
-// and its refusals, at any alignment, whatever the order of threads, and no byte beside them. The
-// kernels' text comes from a file that codes.test.ts cuts out of native/kernels: as it is in entry 0
-// and on, one for each shape, and broken in those behind it, which must end this program.
-// Arguments: the number of an entry, how many seeds. Exits 0 when every claim held.
+// What the kernels that code items promise, run on the device of device.h: the bytes of
+// native/codec and its refusals, at any alignment, whatever the order of threads, and no byte
+// beside them. The kernels' text comes from a file that codes.test.ts cuts out of native/kernels:
+// as it is in entry 0 and on, one for each shape, and broken in those behind it, which must end
+// this program. Arguments: the number of an entry, how many seeds. Exits 0 when every claim held.
 #include "codec/crc32.h"
 #include "codec/crc32_combine.h"
 #include "codec/item_coding.h"
@@ -16,15 +16,15 @@ struct Text {
   void (*decode)(const void* items, uint32_t count, uint32_t units, uint32_t* flags);
 };
 
-#define ORBITKV_TEXT(name, kernel, dim, bits)                                                 \
-  Text {                                                                                      \
-    dim, bits,                                                                                \
-        [](const void* i, uint32_t n, uint32_t u, uint32_t* f) {                              \
-          name::kernel##_encode(static_cast<const name::Item*>(i), n, u, f);                  \
-        },                                                                                    \
-        [](const void* i, uint32_t n, uint32_t u, uint32_t* f) {                              \
-          name::kernel##_decode(static_cast<const name::Item*>(i), n, u, f);                  \
-        },                                                                                    \
+#define ORBITKV_TEXT(name, kernel, dim, bits)                                \
+  Text {                                                                     \
+    dim, bits,                                                               \
+        [](const void* i, uint32_t n, uint32_t u, uint32_t* f) {             \
+          name::kernel##_encode(static_cast<const name::Item*>(i), n, u, f); \
+        },                                                                   \
+        [](const void* i, uint32_t n, uint32_t u, uint32_t* f) {             \
+          name::kernel##_decode(static_cast<const name::Item*>(i), n, u, f); \
+        },                                                                   \
   }
 
 #include TEXTS
@@ -90,7 +90,8 @@ void CodeOnce(const Text& text, uint64_t seed) {
   // Flags, then sums, then powers of x.
   const size_t sums = cases.size();
   std::vector<uint32_t> flags(2 * sums + cuda::kFp8LanePowers + 100), refused(cases.size());
-  for (uint32_t i = 0; i < cuda::kFp8LanePowers; ++i) flags[2 * sums + i] = Crc32Shift(8 * (31 - i));
+  for (uint32_t i = 0; i < cuda::kFp8LanePowers; ++i)
+    flags[2 * sums + i] = Crc32Shift(8 * (31 - i));
   for (uint32_t i = 0; i < 100; ++i)
     flags[2 * sums + cuda::kFp8LanePowers + i] = Crc32Shift(i * cuda::kFp8StepCodes);
   const auto fp8_unit = cuda::kFp8StepBytes * (1 + static_cast<uint32_t>(below(3)));
@@ -110,8 +111,7 @@ void CodeOnce(const Text& text, uint64_t seed) {
     const uint64_t sign = below(2) * 0x8000;
     const bool mixed = below(2) == 0;
     if (text.head_dim != 0 && below(3) == 0)
-      for (uint64_t at = 0; at < text.head_dim; ++at)
-        set(2 * at, mixed ? below(2) * 0x8000 : sign);
+      for (uint64_t at = 0; at < text.head_dim; ++at) set(2 * at, mixed ? below(2) * 0x8000 : sign);
     // A vector with one value, of which BF16 has squares that are nothing.
     if (text.head_dim != 0 && below(8) == 0) {
       const uint64_t vector = below(one.bytes / 2 / text.head_dim) * text.head_dim;
@@ -150,8 +150,10 @@ void CodeOnce(const Text& text, uint64_t seed) {
       std::memcpy(expected.data() + one.coded, coded.data() + one.coded, one.stored);
       continue;
     }
-    CLAIM(flags[i] == refused[i], "seed %llu, item %zu: refused", static_cast<unsigned long long>(seed), i);
-    if (flags[i] != 0) std::memcpy(expected.data() + one.coded, coded.data() + one.coded, one.stored);
+    CLAIM(flags[i] == refused[i], "seed %llu, item %zu: refused",
+          static_cast<unsigned long long>(seed), i);
+    if (flags[i] != 0)
+      std::memcpy(expected.data() + one.coded, coded.data() + one.coded, one.stored);
   }
   for (size_t i = 0; i < items.size(); ++i) {
     const uint32_t crc = crc32(0, coded.data() + cases[i].coded, cases[i].stored);
@@ -179,7 +181,8 @@ void CodeOnce(const Text& text, uint64_t seed) {
   });
   for (size_t i = 0; i < cases.size(); ++i) {
     const Case& one = cases[i];
-    CLAIM(flags[i] == refused[i], "seed %llu, item %zu: no coding", static_cast<unsigned long long>(seed), i);
+    CLAIM(flags[i] == refused[i], "seed %llu, item %zu: no coding",
+          static_cast<unsigned long long>(seed), i);
     if (flags[i] != 0) std::memcpy(decoded.data() + one.page, pages.data() + one.page, one.bytes);
   }
   for (size_t i = 0; i < pages.size(); ++i)
