@@ -1,9 +1,11 @@
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { Between } from '../support/between.js'
+import { declareCodedGates } from '../support/coded-gates.js'
 import { declareCufileGates } from '../support/cufile-gates.js'
 import { shimMissing } from '../support/cufile-shim.js'
 import { folderOf } from '../support/folder.js'
+import type { GateBed } from '../support/gate-bed.js'
 import { needs } from '../support/needs.js'
 import { CUFILE_ROUTE, diskFolder, gpu, NO_GPU, startManager } from './gpu.js'
 
@@ -11,7 +13,7 @@ import { CUFILE_ROUTE, diskFolder, gpu, NO_GPU, startManager } from './gpu.js'
 
 const reason = NO_GPU !== '' ? NO_GPU : (shimMissing() ?? '')
 
-declareCufileGates(needs(reason === '', reason), {
+const bed: GateBed = {
   name: 'cuFile (compatibility mode)',
   patienceMs: 20_000,
   device: () => gpu().uuid,
@@ -28,4 +30,8 @@ declareCufileGates(needs(reason === '', reason), {
   },
   start: (t, flags = [], between) =>
     startManager(t, { ...CUFILE_ROUTE, launcher: [...CUFILE_ROUTE.launcher, ...(between?.environment ?? [])] }, flags),
-})
+}
+
+const onDevice = needs(reason === '', reason)
+declareCufileGates(onDevice, bed)
+declareCodedGates(onDevice, bed)

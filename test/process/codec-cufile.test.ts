@@ -1,5 +1,5 @@
 import type { ExecutionContext } from 'ava'
-import { Oracle } from '../../src/cli/demo/oracle.js'
+import { oracleOf } from '../support/coded-gates.js'
 import { DRIVER_FDS_MAX, noCudaTwin, twinUuid } from '../support/cuda-twin.js'
 import { CuFileShim, shimMissing } from '../support/cufile-shim.js'
 import { keysNamed, TestEngine } from '../support/engine.js'
@@ -28,16 +28,6 @@ const twinReason = reason || noCudaTwin()
 const twinTest = needs(twinReason === '', twinReason)
 
 type Codec = 'fp8' | 'turboquant-4' | 'turboquant-3'
-
-function oracleOf(codec: Codec) {
-  const demo = new Oracle(codec, LAYERS)
-  return {
-    content: (key: Uint8Array, _rank: number, layer: number, segment: number, bytes: number) =>
-      demo.content(key, layer, segment as 0 | 1, bytes),
-    accepts: (layer: number, segment: number, published: Uint8Array, restored: Uint8Array) =>
-      demo.accepts(layer, segment as 0 | 1, published, restored),
-  }
-}
 
 /** A Manager over the stand-ins that stores by a codec, with the cuFile backend. */
 async function started(t: ExecutionContext, codec: Codec, gpu: boolean, more: readonly string[] = []) {

@@ -2,6 +2,7 @@ import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import type { ExecutionContext } from 'ava'
 import { Between } from '../support/between.js'
+import { declareCodedGates } from '../support/coded-gates.js'
 import { DRIVER_FDS_MAX, twinUuid } from '../support/cuda-twin.js'
 import { declareCufileGates } from '../support/cufile-gates.js'
 import { CuFileShim, shimMissing } from '../support/cufile-shim.js'
@@ -54,6 +55,7 @@ const bed: GateBed = {
 
 const overStandIns = needs(missing === null, missing ?? '')
 declareCufileGates(overStandIns, bed)
+declareCodedGates(overStandIns, bed)
 
 overStandIns(
   `${bed.name}: every byte comes back, of unaligned segments and checkpoints above a slot too`,
