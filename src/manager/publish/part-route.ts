@@ -9,6 +9,13 @@ import type { PublishItem } from './parts.js'
 /** Of the codec's workspace, what the codings of several blocks may fill: the rest is for what lies around them. */
 const WORKSPACE_SHARE = 3 / 4
 
+interface WholeBlock {
+  readonly copies: number
+  /** Of these, codings, and the bytes that they are expected to take. */
+  readonly codes: number
+  readonly bytes: number
+}
+
 /**
  * Which way the blocks of one part go: all by DRAM, or all to the SSD as well, from engine pages or from where their codings
  * are made. The first block that the part copies anything of decides; one that goes another way begins the next part.
@@ -55,25 +62,38 @@ export class PartRoute {
   }
 
   #takesCoded(item: PublishItem, count: number): boolean {
-    const { granules } = this.#context.storage.geometryOf(item.entry)
-    const coded = granules.filter(({ coding }) => isCoded(coding))
-    const whole = granules.length <= this.copiesMax && coded.length <= CODEC_PART_DESCRIPTORS && this.#direct(item)
-    const way = whole ? 'encoded' : 'dram'
+    const block = this.#direct(item) ? this.#wholeOf(item) : null
+    const way = block === null ? 'dram' : 'encoded'
     if (count > 0 && way !== this.way) return false
-    const bytes = coded.reduce((sum, { expectedBytes }) => sum + expectedBytes, 0)
-    if (whole && count > 0 && !this.#fits(granules.length + count, coded.length, bytes)) return false
+    if (block !== null) {
+      if (count > 0 && !this.#fits(block, count)) return false
+      this.#codes += block.codes
+      this.#codedBytes += block.bytes
+      this.encoded.push(item)
+    }
     this.way = way
-    this.#codes += coded.length
-    this.#codedBytes += bytes
-    if (whole) this.encoded.push(item)
     return true
   }
 
+  /** What a block brings into a part as a whole; null when it has more than one part may. */
+  #wholeOf({ entry }: PublishItem): WholeBlock | null {
+    const { granules } = this.#context.storage.geometryOf(entry)
+    let codes = 0
+    let bytes = 0
+    for (const { coding, expectedBytes } of granules) {
+      if (!isCoded(coding)) continue
+      codes += 1
+      bytes += expectedBytes
+    }
+    const fits = granules.length <= this.copiesMax && codes <= CODEC_PART_DESCRIPTORS
+    return fits ? { copies: granules.length, codes, bytes } : null
+  }
+
   /** Whether one more block leaves the part as what is coded, and kept, together. */
-  #fits(copies: number, codes: number, bytes: number): boolean {
+  #fits({ copies, codes, bytes }: WholeBlock, count: number): boolean {
     const workspaceBytes = this.#context.options.codecBudgetBytes * WORKSPACE_SHARE
     return (
-      copies <= this.copiesMax &&
+      count + copies <= this.copiesMax &&
       this.#codes + codes <= CODEC_PART_DESCRIPTORS &&
       this.#codedBytes + bytes <= workspaceBytes
     )
