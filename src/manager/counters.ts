@@ -89,7 +89,7 @@ export const VERB_SERIES: readonly SeriesSpec[] = [
   {
     name: 'ssd_encoded_write_fallbacks',
     kind: 'counter',
-    text: 'Parts of publications whose codings did not fit on their device together: written from DRAM',
+    text: 'Parts of publications whose codings could not be held on their device together, or not yet: written from DRAM',
     feature: 'cufile',
   },
   {

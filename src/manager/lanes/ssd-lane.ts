@@ -15,10 +15,12 @@ export type SsdJobReply = Extract<SsdWorkerReply, { kind: 'restore-done' | 'writ
 /** What the lane says of a job's copies to DRAM, before the terminal reply. */
 export type SsdCopiesReply = Extract<SsdWorkerReply, { kind: 'copied' | 'encoded' }>
 
-/** What one rank has in the ssd-worker lane of its device: its number there and its permits for writes. */
+/** What one rank has in the ssd-worker lane of its device: its number there, its permits for writes, and its one arena. */
 export interface RankStaging {
   readonly worker: number
   readonly permits: Permits
+  /** Taken by the job whose codings are held until they are on the SSD. */
+  readonly arena: Permits
   /** `close-worker` was sent; `worker-closed` has not come. */
   closing: boolean
 }
@@ -59,7 +61,7 @@ export class SsdLane {
     let worker = 0
     while (taken.has(worker)) worker += 1
     invariant(worker < SSD_WORKERS_MAX, 'there are no more ranks than workers', { worker })
-    const staging = { worker, permits: new Permits(GPU_WRITES_MAX), closing: false }
+    const staging = { worker, permits: new Permits(GPU_WRITES_MAX), arena: new Permits(1), closing: false }
     this.#ofRank.set(hold, staging)
     this.#send({ kind: 'open-worker', worker })
     return staging

@@ -28,9 +28,9 @@ export interface EncodedSaveEnds {
  *
  * | state    | has                                        | leaves by                                            |
  * |----------|--------------------------------------------|------------------------------------------------------|
- * | encoding | a permit, pages, room in DRAM              | `encoded`                                            |
- * | writing  | a permit, pages, unpublished extents       | `write-done`, which says of each block how it went   |
- * | ending   | a permit, pages                            | `write-done`                                         |
+ * | encoding | permit, arena, pages, room in DRAM         | `encoded`                                            |
+ * | writing  | permit, arena, pages, unpublished extents  | `write-done`, which says of each block how it went   |
+ * | ending   | permit, arena, pages                       | `write-done`                                         |
  *
  * Invariant: what the lane holds is written or let go by exactly one `write-codes`, unless the job was cancelled before.
  */
@@ -90,8 +90,13 @@ export class EncodedSave implements JobOwner<SsdJobReply> {
     }
     const withdrawn = this.#lane.jobs.withdraw(this)
     invariant(withdrawn, 'an encoding waits for a job or has one')
-    this.#staging.permits.release()
+    this.#giveBack()
     return true
+  }
+
+  #giveBack(): void {
+    this.#staging.permits.release()
+    this.#staging.arena.release()
   }
 
   copied(reply: SsdCopiesReply): void {
@@ -143,7 +148,7 @@ export class EncodedSave implements JobOwner<SsdJobReply> {
       const status = object < reply.list.length ? listAt(reply.list, object) : reply.status
       this.#context.storage.directEnded(entry, status === ERROR_CODES.ok)
     }
-    this.#staging.permits.release()
+    this.#giveBack()
     this.#ends.ended(this)
   }
 }

@@ -164,7 +164,11 @@ export class Publication implements Operation, OpenPublication {
     this.#hold.lanes.dramJobs.request(save)
   }
 
-  /** Sends a part by way of the cuFile lane. Without a permit its extents go back, and it goes by DRAM alone: false. */
+  /**
+   * Sends a part by way of the cuFile lane. Without a permit its extents go back, and it goes by DRAM alone: false. So does
+   * one that would have to wait for the arena: what another part has coded is held until the disk has it, and no
+   * publication waits for the disk.
+   */
   #sendToSsd(part: SavePart, route: PartRoute, target: SaveTarget): boolean {
     const context = this.#context
     const { ssd } = this.#hold.lanes
@@ -173,6 +177,11 @@ export class Publication implements Operation, OpenPublication {
     if (!staging.permits.acquire()) {
       for (const { item } of route.blocks) context.storage.abortDirect(item.entry)
       context.tally.gpuWriteFellBack()
+      return false
+    }
+    if (route.way === 'encoded' && !staging.arena.acquire()) {
+      staging.permits.release()
+      context.tally.encodedWriteFellBack()
       return false
     }
     const ended = (save: SsdSave) => {
