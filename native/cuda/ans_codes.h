@@ -41,6 +41,10 @@ struct AnsArrays {
   /// No status of nvCOMP.
   static constexpr int32_t kUntold = -1;
 
+  /// What nvCOMP was given for a batch, and reads and writes; not const, because it is not.
+  static AnsArrays In(std::span<const std::byte> room, size_t count) {
+    return {const_cast<std::byte*>(room.data()), count};
+  }
   static constexpr size_t Bytes(size_t count) {
     return count * (kWords * sizeof(uint64_t) + sizeof(int32_t));
   }

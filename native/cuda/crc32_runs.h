@@ -26,6 +26,12 @@ inline constexpr uint32_t kCrc32GrainBytes = 2048;
 using Crc32Powers = std::array<uint32_t, Crc32Run::kBytesMax / kCrc32GrainBytes>;
 const Crc32Powers& GrainPowers();
 
+/// A checksum of `bytes` from an address of the device on, which is never followed here.
+inline ChecksumStep WholeOf(uint64_t address, uint64_t bytes) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr)
+  return {reinterpret_cast<const std::byte*>(address), bytes, bytes, bytes};
+}
+
 /// How many runs a checksum has.
 uint64_t RunCount(const ChecksumStep& step);
 /// Bytes that a checksum covers.

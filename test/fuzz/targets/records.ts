@@ -19,7 +19,7 @@ import { crash, type MakeTarget, type Target } from '../target.js'
 
 const ARENA_DOUBLES = 64
 /** Kinds of message that the richest codec has. */
-const KINDS = 6
+const KINDS = 8
 
 const CODECS: Readonly<Record<string, MessageCodec<object>>> = {
   'host-reader request': hostReader.requestCodec,
