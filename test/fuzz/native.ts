@@ -16,6 +16,7 @@ export const NATIVE_TARGETS = [
   'frames',
   'copies',
   'codes',
+  'held',
   'codings',
   'checksums',
   'templates',

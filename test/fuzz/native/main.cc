@@ -53,14 +53,10 @@ void SayWhatRan() {
 }
 
 std::vector<Target> TargetsOf(const std::string& name, bool weak, const std::string& folder) {
-  std::vector<Target> targets = {Frames(weak),
-                                 Copies(weak),
-                                 Codes(weak),
-                                 Codings(weak),
-                                 Checksums(weak),
-                                 Templates(weak),
-                                 Submissions(weak, folder),
-                                 FinishedSlots(weak)};
+  std::vector<Target> targets = {
+      Frames(weak),       Copies(weak),    Codes(weak),     Held(weak),
+      Codings(weak),      Checksums(weak), Templates(weak), Submissions(weak, folder),
+      FinishedSlots(weak)};
   if (name != "all") std::erase_if(targets, [&](const Target& each) { return each.name != name; });
   return targets;
 }

@@ -38,6 +38,7 @@ struct Target {
 Target Frames(bool weak);
 Target Copies(bool weak);
 Target Codes(bool weak);
+Target Held(bool weak);
 Target Codings(bool weak);
 Target Checksums(bool weak);
 Target Templates(bool weak);
