@@ -202,14 +202,19 @@ napi_value ReportCodecWorkspace(napi_env env, napi_callback_info call) {
   return Undefined(env);
 }
 
-napi_value ReleaseCodecWorkspace(napi_env env, napi_callback_info call) {
+/// What a stream, the one argument, answers.
+napi_value Release(napi_env env, napi_callback_info call, int (Stream::*release)()) {
   const Arguments<1> arguments(env, call);
   const auto& port = arguments.bound<OpenedPort>().port;
   int32_t stream;
   if (port == nullptr) return Int32(env, -EBADF);
   if (!ReadInt32(env, arguments[0], &stream) || port->stream(stream) == nullptr)
     return Int32(env, -EINVAL);
-  return Int32(env, port->stream(stream)->ReleaseCodecWorkspace());
+  return Int32(env, (port->stream(stream)->*release)());
+}
+
+napi_value ReleaseCodecWorkspace(napi_env env, napi_callback_info call) {
+  return Release(env, call, &Stream::ReleaseCodecWorkspace);
 }
 
 napi_value Encode(napi_env env, napi_callback_info call) {
@@ -221,13 +226,7 @@ napi_value EncodeHeld(napi_env env, napi_callback_info call) {
 }
 
 napi_value ReleaseCodes(napi_env env, napi_callback_info call) {
-  const Arguments<1> arguments(env, call);
-  const auto& port = arguments.bound<OpenedPort>().port;
-  int32_t stream;
-  if (port == nullptr) return Int32(env, -EBADF);
-  if (!ReadInt32(env, arguments[0], &stream) || port->stream(stream) == nullptr)
-    return Int32(env, -EINVAL);
-  return Int32(env, port->stream(stream)->ReleaseCodes());
+  return Release(env, call, &Stream::ReleaseCodes);
 }
 
 napi_value Decode(napi_env env, napi_callback_info call) {
