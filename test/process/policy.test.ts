@@ -231,13 +231,15 @@ test.serial(
     const found = await ready(engine, keys)
     t.is(found.boundaries[0], 2 * BLOCK_TOKENS, 'a batch is smaller than a block: one block each')
     t.is(await engine.restore(keys.subarray(0, 64), found.lease), 0)
+    // Main learns of what lanes count, and of windows of time, each in its own turn.
     await eventually(
       'the limit is counted',
       async () => (await manager.metric('orbitkv_query_unread_blocks_total')) === 4,
     )
+    await eventually('hits are counted', async () => (await manager.metric('orbitkv_cache_block_hits_total')) === 2)
+    const requests = 'orbitkv_hll_total_requests{window="15m"}'
+    await eventually('requests are counted', async () => (await sample(manager, requests)) === 2)
     t.is(await manager.metric('orbitkv_cache_block_misses_total'), 0)
-    t.is(await manager.metric('orbitkv_cache_block_hits_total'), 2)
-    t.is(await sample(manager, 'orbitkv_hll_total_requests{window="15m"}'), 2)
     await engine.stop()
     await endsClean(t, manager)
   },
