@@ -4,6 +4,16 @@ import { planOf } from './seeds.js'
 
 export type ControlFault = (typeof CONTROL_FAULTS)[number]
 
+/** What models of one rank and one kind of attention have in common. */
+const ONE_RANK = {
+  groups: 1,
+  tokensFactor: 1,
+  second: 'full-attention',
+  windowTokens: 1,
+  ranks: 1,
+  pages: 14,
+} as const
+
 /** Registrations in which there is memory for the first template and for no other; two ranks, so that one stays. */
 export function seedWithRefusedTemplates(seed: number): Plan {
   const plan = planOf(seed)
@@ -26,12 +36,7 @@ export function seedWithLongRestores(seed: number): Plan {
     layers: 8,
     wordsEven: 1024,
     wordsOdd: 130,
-    groups: 1,
-    tokensFactor: 1,
-    second: 'full-attention',
-    windowTokens: 1,
-    ranks: 1,
-    pages: 14,
+    ...ONE_RANK,
   } as const
   return {
     ...plan,
@@ -67,12 +72,7 @@ export function seedWithoutRoomForRaw(seed: number): Plan {
     layers: 6,
     wordsEven: 1024,
     wordsOdd: 1024,
-    groups: 1,
-    tokensFactor: 1,
-    second: 'full-attention',
-    windowTokens: 1,
-    ranks: 1,
-    pages: 14,
+    ...ONE_RANK,
   } as const
   return {
     ...plan,
@@ -136,12 +136,7 @@ export function seedWithHeldCodings(seed: number): Plan {
     layers: 3,
     wordsEven: 1024,
     wordsOdd: 1024,
-    groups: 1,
-    tokensFactor: 1,
-    second: 'full-attention',
-    windowTokens: 1,
-    ranks: 1,
-    pages: 14,
+    ...ONE_RANK,
   } as const
   return {
     ...plan,

@@ -1,27 +1,17 @@
-import { ERROR_CODES } from '../../shared/base/errors.js'
 import { invariant } from '../../shared/base/invariant.js'
 import { NO_CODE, TARGET } from '../../shared/layout/descriptors.js'
-import { EMPTY_LIST, listAt } from '../../shared/layout/records.js'
+import { EMPTY_LIST } from '../../shared/layout/records.js'
 import type { Context } from '../context.js'
-import type { JobOwner } from '../lanes/lane-jobs.js'
-import { sendInRecords } from '../lanes/records.js'
-import type { RankStaging, SsdCopiesReply, SsdJobReply, SsdLane } from '../lanes/ssd-lane.js'
+import type { RankStaging, SsdCopiesReply, SsdLane } from '../lanes/ssd-lane.js'
 import type { RankHold } from '../sessions/session.js'
 import type { SourcePlace } from '../storage/ports.js'
-import type { PublishItem, SaveOutcome, SavePart, SaveTarget } from './parts.js'
+import type { PublishItem, SavePart, SaveTarget } from './parts.js'
+import { SsdSave, type SsdSaveEnds } from './ssd-save.js'
 
 /** A block that is written from its pages, and its extent. */
 export interface PlacedBlock {
   readonly item: PublishItem
   readonly place: SourcePlace
-}
-
-/** What a direct write tells its publication. */
-export interface DirectSaveEnds {
-  /** The copies to DRAM have ended: once, and first. */
-  saved(outcome: SaveOutcome): void
-  /** The SSD has ended too: pages are nobody's any more. */
-  ended(save: DirectSave): void
 }
 
 /**
@@ -71,22 +61,9 @@ export function targetsOf(
   return Float64Array.from(out)
 }
 
-/**
- * One part of a publication on its way to DRAM and to the SSD at once. It has a permit and an unpublished extent for
- * every block until the lane's terminal reply; the publication keeps the pages until then.
- */
-export class DirectSave implements JobOwner<SsdJobReply> {
-  readonly part: SavePart
-  readonly #context: Context
-  readonly #lane: SsdLane
-  readonly #staging: RankStaging
-  readonly #target: SaveTarget
-  /** By TARGET.object. */
-  readonly #entries: readonly number[]
+/** One part of a publication on its way to DRAM and to the SSD at once: every block has an extent from the start. */
+export class DirectSave extends SsdSave {
   readonly #targets: Float64Array
-  readonly #ends: DirectSaveEnds
-  #number: number | null = null
-  #copied = false
 
   constructor(
     context: Context,
@@ -96,54 +73,20 @@ export class DirectSave implements JobOwner<SsdJobReply> {
     part: SavePart,
     blocks: readonly PlacedBlock[],
     target: SaveTarget,
-    ends: DirectSaveEnds,
+    ends: SsdSaveEnds,
   ) {
-    this.#context = context
-    this.#lane = lane
-    this.#staging = staging
-    this.part = part
-    this.#entries = blocks.map(({ item }) => item.entry)
+    super(context, lane, staging, part, target, ends)
+    this.entries = blocks.map(({ item }) => item.entry)
     this.#targets = targetsOf(context, hold, blocks)
-    this.#target = target
-    this.#ends = ends
   }
 
   start(job: number): void {
-    this.#number = job
-    const { worker } = this.#staging
-    this.#lane.copiers.set(job, this)
-    sendInRecords(this.#targets, TARGET.doubles, this.#context.options.descriptorsPerRecordMax, (list, more) => {
-      this.#lane.send({ kind: 'write', worker, job, more, list, ...this.#target })
-    })
-  }
-
-  /** Nothing more of it starts. True when it never reached the lane: then it has ended here and now. */
-  cancel(): boolean {
-    if (this.#number !== null) {
-      this.#lane.send({ kind: 'cancel', job: this.#number })
-      return false
-    }
-    const withdrawn = this.#lane.jobs.withdraw(this)
-    invariant(withdrawn, 'a write waits for a job or has one')
-    for (const entry of this.#entries) this.#context.storage.directEnded(entry, false)
-    this.#staging.permits.release()
-    return true
+    this.begin(job, 'write', this.#targets, TARGET.doubles)
   }
 
   copied({ status }: SsdCopiesReply): void {
-    invariant(!this.#copied, 'the copies of a write end once')
-    this.#copied = true
-    this.#ends.saved({ status, list: EMPTY_LIST })
-  }
-
-  replied(reply: SsdJobReply): void {
-    invariant(reply.kind === 'write-done' && this.#copied, 'a write ends with write-done, after its copies')
-    if (this.#number !== null) this.#lane.copiers.delete(this.#number)
-    for (const [object, entry] of this.#entries.entries()) {
-      const status = object < reply.list.length ? listAt(reply.list, object) : reply.status
-      this.#context.storage.directEnded(entry, status === ERROR_CODES.ok)
-    }
-    this.#staging.permits.release()
-    this.#ends.ended(this)
+    invariant(!this.said, 'the copies of a write end once')
+    this.said = true
+    this.ends.saved({ status, list: EMPTY_LIST })
   }
 }

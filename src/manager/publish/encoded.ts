@@ -1,23 +1,14 @@
 import { ERROR_CODES } from '../../shared/base/errors.js'
 import { invariant } from '../../shared/base/invariant.js'
 import { COPY, NO_CODE } from '../../shared/layout/descriptors.js'
-import { type List, listAt } from '../../shared/layout/records.js'
+import type { List } from '../../shared/layout/records.js'
 import type { Context } from '../context.js'
-import type { JobOwner } from '../lanes/lane-jobs.js'
-import { sendInRecords } from '../lanes/records.js'
-import type { RankStaging, SsdCopiesReply, SsdJobReply, SsdLane } from '../lanes/ssd-lane.js'
+import type { RankStaging, SsdCopiesReply, SsdLane } from '../lanes/ssd-lane.js'
 import type { RankHold } from '../sessions/session.js'
 import { RUN_NUMBERS } from '../storage/assemblies.js'
 import { type PlacedBlock, targetsOf } from './direct.js'
-import type { PublishItem, SaveOutcome, SavePart, SaveTarget } from './parts.js'
-
-/** What an encoded write tells its publication. */
-export interface EncodedSaveEnds {
-  /** The copies and codings have ended: once, and first. write() follows, when it is known which blocks are complete. */
-  saved(outcome: SaveOutcome): void
-  /** The SSD has ended too: pages are nobody's any more. */
-  ended(save: EncodedSave): void
-}
+import type { PublishItem, SavePart, SaveTarget } from './parts.js'
+import { SsdSave, type SsdSaveEnds } from './ssd-save.js'
 
 /**
  * One part of a publication under a codec, whose blocks come whole: coded to DRAM, then written to the SSD from where the
@@ -34,22 +25,12 @@ export interface EncodedSaveEnds {
  *
  * Invariant: what the lane holds is written or let go by exactly one `write-codes`, unless the job was cancelled before.
  */
-export class EncodedSave implements JobOwner<SsdJobReply> {
-  readonly part: SavePart
-  readonly #context: Context
-  readonly #lane: SsdLane
-  readonly #staging: RankStaging
+export class EncodedSave extends SsdSave {
   readonly #hold: RankHold
   readonly #items: readonly PublishItem[]
-  readonly #target: SaveTarget
-  readonly #ends: EncodedSaveEnds
-  #number: number | null = null
-  #said = false
   /** The lane holds codings, and waits to hear what is written. */
   #held = false
   #cancelled = false
-  /** By TARGET.object, once blocks are written. */
-  #entries: readonly number[] = []
 
   constructor(
     context: Context,
@@ -59,68 +40,49 @@ export class EncodedSave implements JobOwner<SsdJobReply> {
     part: SavePart,
     items: readonly PublishItem[],
     target: SaveTarget,
-    ends: EncodedSaveEnds,
+    ends: SsdSaveEnds,
   ) {
-    this.#context = context
-    this.#lane = lane
-    this.#staging = staging
+    super(context, lane, staging, part, target, ends)
     this.#hold = hold
-    this.part = part
     this.#items = items
-    this.#target = target
-    this.#ends = ends
   }
 
   start(job: number): void {
-    this.#number = job
-    const { worker } = this.#staging
-    const { descriptors } = this.part
-    this.#lane.copiers.set(job, this)
-    sendInRecords(descriptors, COPY.doubles, this.#context.options.descriptorsPerRecordMax, (list, more) => {
-      this.#lane.send({ kind: 'encode', worker, job, more, list, ...this.#target })
-    })
+    this.begin(job, 'encode', this.part.descriptors, COPY.doubles)
   }
 
-  /** Nothing more of it starts. True when it never reached the lane: then it has ended here and now. */
-  cancel(): boolean {
+  override cancel(): boolean {
     this.#cancelled = true
-    if (this.#number !== null) {
-      this.#lane.send({ kind: 'cancel', job: this.#number })
-      return false
-    }
-    const withdrawn = this.#lane.jobs.withdraw(this)
-    invariant(withdrawn, 'an encoding waits for a job or has one')
-    this.#giveBack()
-    return true
+    return super.cancel()
   }
 
-  #giveBack(): void {
-    this.#staging.permits.release()
-    this.#staging.arena.release()
+  protected override giveBack(staging: RankStaging): void {
+    super.giveBack(staging)
+    staging.arena.release()
   }
 
   copied(reply: SsdCopiesReply): void {
-    invariant(reply.kind === 'encoded' && !this.#said, 'the copies of an encoding end once')
-    this.#said = true
+    invariant(reply.kind === 'encoded' && !this.said, 'the copies of an encoding end once')
+    this.said = true
     this.#held = reply.held === 1
-    if (!this.#held && reply.status === ERROR_CODES.ok) this.#context.tally.encodedWriteFellBack()
-    this.#ends.saved({ status: reply.status, list: reply.list })
+    if (!this.#held && reply.status === ERROR_CODES.ok) this.context.tally.encodedWriteFellBack()
+    this.ends.saved({ status: reply.status, list: reply.list })
   }
 
   /** Entries of this part that are complete; those that get an extent are written from here, the others from DRAM. */
   write(complete: readonly number[]): void {
-    if (!this.#held || this.#cancelled || this.#number === null) return
+    if (!this.#held || this.#cancelled || this.number === null) return
     this.#held = false
-    const blocks = this.#context.routes.writeRoute === 'cufile' ? this.#placed(complete) : []
-    this.#entries = blocks.map(({ item }) => item.entry)
-    const doubles = targetsOf(this.#context, this.#hold, blocks, this.#codes())
+    const blocks = this.context.routes.writeRoute === 'cufile' ? this.#placed(complete) : []
+    this.entries = blocks.map(({ item }) => item.entry)
+    const doubles = targetsOf(this.context, this.#hold, blocks, this.#codes())
     const list: List = { doubles, offset: 0, length: doubles.length }
-    this.#lane.send({ kind: 'write-codes', job: this.#number, list })
+    this.lane.send({ kind: 'write-codes', job: this.number, list })
   }
 
   #placed(complete: readonly number[]): PlacedBlock[] {
     return this.#items.flatMap((item) => {
-      const place = complete.includes(item.entry) ? this.#context.storage.beginDirect(item.entry) : null
+      const place = complete.includes(item.entry) ? this.context.storage.beginDirect(item.entry) : null
       return place === null ? [] : [{ item, place }]
     })
   }
@@ -136,19 +98,8 @@ export class EncodedSave implements JobOwner<SsdJobReply> {
       ofEntry.set(runs[copy * RUN_NUMBERS] as number, code++)
       places.set(entry, ofEntry)
     }
-    const { storage } = this.#context
+    const { storage } = this.context
     return (entry, granule) =>
       storage.encoded(entry, granule) ? (places.get(entry)?.get(granule) ?? NO_CODE) : NO_CODE
-  }
-
-  replied(reply: SsdJobReply): void {
-    invariant(reply.kind === 'write-done' && this.#said, 'an encoding ends with write-done, after it was said')
-    if (this.#number !== null) this.#lane.copiers.delete(this.#number)
-    for (const [object, entry] of this.#entries.entries()) {
-      const status = object < reply.list.length ? listAt(reply.list, object) : reply.status
-      this.#context.storage.directEnded(entry, status === ERROR_CODES.ok)
-    }
-    this.#giveBack()
-    this.#ends.ended(this)
   }
 }

@@ -16,9 +16,7 @@ import { PartBuilder } from './part-builder.js'
 import { PartRoute } from './part-route.js'
 import { type PublishItem, SaveJob, type SaveOutcome, type SavePart, type SaveTarget } from './parts.js'
 import type { OpenPublication } from './publications.js'
-
-/** A part that goes to the SSD while, or after, it is copied to DRAM. */
-type SsdSave = DirectSave | EncodedSave
+import type { SsdSave } from './ssd-save.js'
 
 /**
  * One PUBLISH of one rank, from admission to its terminal slot state. Works through its items in parts: find room,
